@@ -1,0 +1,10 @@
+import * as z from 'zod';
+import type { EpochMs } from '../core/time.ts';
+
+/** An RFC 3339 instant as data comes in; parts of a millisecond are dropped. */
+export const instant = z.iso
+  .datetime({ offset: true, error: 'must be an RFC 3339 instant, such as 2026-11-30T10:00:00Z' })
+  .transform((text) => Date.parse(text) as EpochMs);
+
+/** An RFC 3339 instant as data goes out: `formatInstant`. */
+export const instantText = z.iso.datetime({ offset: true });
