@@ -1,0 +1,11 @@
+import release from '../../package.json' with { type: 'json' };
+import { createAdapters } from '../http/adapters.ts';
+import { streamingHandler } from '../http/lambda.ts';
+import { readSettings } from '../http/settings.ts';
+import { createApiApp } from './app.ts';
+
+const settings = readSettings(process.env);
+
+export const handler = streamingHandler(
+  createApiApp({ ...createAdapters('api', settings), ...settings, version: release.version }),
+);
