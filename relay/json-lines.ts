@@ -1,0 +1,56 @@
+/** A body, or a line of it, is larger than its reader allows. */
+export class BodyTooLargeError extends Error {
+  override readonly name = 'BodyTooLargeError';
+  readonly maxBytes: number;
+
+  constructor(maxBytes: number) {
+    super(`more than ${maxBytes} bytes`);
+    this.maxBytes = maxBytes;
+  }
+}
+
+const LINE_FEED = 0x0a;
+
+/**
+ * Splits a stream of bytes on line feeds (W8). What follows the last one was cut off, and is dropped.
+ * @throws BodyTooLargeError at a line of more than `maxBytes`.
+ */
+export async function* readLines(
+  chunks: AsyncIterable<Uint8Array>,
+  maxBytes: number,
+): AsyncGenerator<string, void, undefined> {
+  let parts: Uint8Array[] = [];
+  let size = 0;
+  const add = (part: Uint8Array) => {
+    parts.push(part);
+    size += part.length;
+    if (size > maxBytes) throw new BodyTooLargeError(maxBytes);
+  };
+  for await (const chunk of chunks) {
+    let start = 0;
+    for (let end = chunk.indexOf(LINE_FEED); end !== -1; end = chunk.indexOf(LINE_FEED, start)) {
+      add(chunk.subarray(start, end));
+      const line = Buffer.concat(parts, size).toString();
+      parts = [];
+      size = 0;
+      start = end + 1;
+      if (line !== '') yield line;
+    }
+    if (start < chunk.length) add(chunk.subarray(start));
+  }
+}
+
+/**
+ * A whole body as text.
+ * @throws BodyTooLargeError when it has more than `maxBytes`.
+ */
+export async function readText(chunks: AsyncIterable<Uint8Array>, maxBytes: number): Promise<string> {
+  const parts: Uint8Array[] = [];
+  let size = 0;
+  for await (const chunk of chunks) {
+    parts.push(chunk);
+    size += chunk.length;
+    if (size > maxBytes) throw new BodyTooLargeError(maxBytes);
+  }
+  return Buffer.concat(parts, size).toString();
+}

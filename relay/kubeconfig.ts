@@ -1,0 +1,81 @@
+import type { RequestOptions } from 'node:https';
+import { KubeConfig } from '@kubernetes/client-node/dist/config.js';
+import type { Access, ReadAccess } from './connection.ts';
+
+/** Where the configuration of the API server's clients is. */
+export interface KubeconfigSource {
+  /** A kubeconfig file; null: `$KUBECONFIG`, then inside a pod its service account, then `~/.kube/config`. */
+  readonly kubeconfig: string | null;
+  /** A context of the file; null: its current one. */
+  readonly context: string | null;
+}
+
+/**
+ * Reads a cluster's address and credentials by client-node, whose exec plugins (`aws eks get-token`) keep a token until
+ * it expires.
+ * @throws an Error with one line for people when there is no usable configuration.
+ */
+export function kubeconfigAccess(source: KubeconfigSource): ReadAccess {
+  let exec: KubeConfig | null = null;
+  return async (reason) => {
+    const config = reason === 'aged' && exec !== null ? exec : loadConfig(source);
+    exec = config.getCurrentUser()?.exec === undefined ? null : config;
+    return accessOf(config);
+  };
+}
+
+function loadConfig({ kubeconfig, context }: KubeconfigSource): KubeConfig {
+  const loaded = new KubeConfig();
+  try {
+    if (kubeconfig !== null) loaded.loadFromFile(kubeconfig);
+    else if (!process.env.KUBECONFIG && process.env.KUBERNETES_SERVICE_HOST) loaded.loadFromCluster();
+    else loaded.loadFromDefault();
+  } catch (error) {
+    const reason = error instanceof Error ? error.message.split('\n')[0] : String(error);
+    throw new Error(`kubeconfig ${kubeconfig ?? process.env.KUBECONFIG ?? ''}: ${reason}`, { cause: error });
+  }
+  const name = context ?? loaded.currentContext;
+  const names = loaded.contexts.map((known) => known.name);
+  // client-node makes this context up, for localhost:8080, where it finds no configuration.
+  if (name === 'loaded-context')
+    throw new Error('no kubeconfig found: set KUBECONFIG, or run inside a cluster');
+  if (!names.includes(name))
+    throw new Error(`kubeconfig: no context "${name ?? ''}"; it has: ${names.join(', ') || 'none'}`);
+  loaded.setCurrentContext(name);
+  const cluster = loaded.getCurrentCluster();
+  if (!cluster?.server) throw new Error(`kubeconfig: context "${name}" names no cluster with a server`);
+  if (cluster.proxyUrl !== undefined && !/^https?:/.test(cluster.proxyUrl))
+    throw new Error(`kubeconfig: proxy-url ${cluster.proxyUrl} is not supported, only http and https`);
+  // client-node reads a CA only beside a user, and speaks plain HTTP only where TLS is not verified.
+  const skipTLSVerify = cluster.skipTLSVerify || cluster.server.startsWith('http:');
+  const config = new KubeConfig();
+  config.loadFromClusterAndUser(
+    { ...cluster, skipTLSVerify },
+    loaded.getCurrentUser() ?? { name: 'anonymous' },
+  );
+  return config;
+}
+
+async function accessOf(config: KubeConfig): Promise<Access> {
+  const options: RequestOptions = {};
+  await config.applyToHTTPSOptions(options);
+  const { ca, cert, key, servername, rejectUnauthorized, auth } = options;
+  const headers: Record<string, string> = {};
+  if (auth) headers.authorization = `Basic ${Buffer.from(auth).toString('base64')}`;
+  for (const [name, value] of Object.entries(options.headers ?? {})) {
+    headers[name.toLowerCase()] = String(value).trim();
+  }
+  const cluster = config.getCurrentCluster();
+  return {
+    server: cluster?.server ?? '',
+    tls: {
+      ...(ca !== undefined && { ca }),
+      ...(cert !== undefined && { cert }),
+      ...(key !== undefined && { key }),
+      ...(servername !== undefined && { servername }),
+      ...(rejectUnauthorized !== undefined && { rejectUnauthorized }),
+    },
+    proxy: cluster?.proxyUrl ?? null,
+    headers,
+  };
+}
