@@ -36,14 +36,9 @@ export class Heartbeat {
     return this.#fencedUntil;
   }
 
-  /** The highest versions that the cloud had when it last answered, by kind. */
+  /** The highest versions that the cloud had before this relay listed or sent anything, by kind. */
   get versions(): HeartbeatAnswer['versions'] {
     return this.#versions;
-  }
-
-  /** The cloud's versions start anew. */
-  forgetVersions(): void {
-    this.#versions = {};
   }
 
   async run(signal: AbortSignal): Promise<void> {
@@ -63,8 +58,10 @@ export class Heartbeat {
     if (signal.aborted) return true;
     switch (answer.kind) {
       case 'ok':
-        this.#versions = answer.value.versions;
-        this.#fencedUntil ??= timers.monotonic() + answer.value.waitMs;
+        if (this.#fencedUntil === null) {
+          this.#versions = answer.value.versions;
+          this.#fencedUntil = timers.monotonic() + answer.value.waitMs;
+        }
         pulse.notify();
         return true;
       case 'conflict':

@@ -106,15 +106,16 @@ export class Inventory {
   }
 
   /** A list is in the cache: an inventory follows. */
-  noteList(watched: Watched, resourceVersion: string, isConsistent: boolean, isRewound: boolean): void {
+  noteList(watched: Watched, resourceVersion: string, isRewound: boolean): void {
     const { queue, heartbeat, relist, pulse, timers, log } = this.#deps;
     const key = `${watched.kind}/${watched.namespace ?? ''}`;
     const count = (this.#lists.get(key)?.count ?? 0) + 1;
     this.#lists.set(key, { ...watched, resourceVersion, count });
     this.#isWanted = true;
     this.#pendingSince ??= timers.monotonic();
-    const highest = heartbeat.versions[watched.kind];
-    const isLower = isConsistent && highest !== undefined && compareVersions(resourceVersion, highest) < 0;
+    // Later lists are compared with what their own watch has seen.
+    const highest = count === 1 ? heartbeat.versions[watched.kind] : undefined;
+    const isLower = highest !== undefined && compareVersions(resourceVersion, highest) < 0;
     if ((isRewound || isLower) && this.#rewound === null) {
       log.warn('the cluster went back in time', { ...watched, resource_version: resourceVersion, highest });
       // The other kinds' lists may still be of the time before.
@@ -196,25 +197,31 @@ export class Inventory {
 
   /** After a restore versions mean nothing: everything is sent anew, over whatever is stored. */
   async #restore(signal: AbortSignal): Promise<boolean> {
-    const { queue, ingest, heartbeat, timers, pulse } = this.#deps;
-    const id = randomUUID();
+    const { queue, ingest, timers, pulse } = this.#deps;
     const isOver = () =>
       queue.depth.inFlight === 0 && timers.monotonic() >= ingest.lastUncertainAt + FENCE_MS;
-    await this.#until(isOver, signal, false);
-    for (let range = this.#cut(null); !signal.aborted; ) {
-      const named = this.#name(rangeTest(range));
-      const answer = await this.#post(id, range, named, false, true, signal);
-      if (answer.kind === 'refused') return false;
-      if (answer.kind !== 'ok') continue;
-      this.#take(named, answer.value, { isResync: true, isStateUnknown: true });
-      if (range.to === null) break;
-      range = this.#cut(range.to);
+    const isResynced = () => queue.isResynced(() => true);
+    for (let [round, isHeldBack] = [0, true]; isHeldBack && round < MAX_ROUNDS; round++) {
+      queue.pause(true);
+      await this.#until(isOver, signal, false);
+      isHeldBack = false;
+      const id = randomUUID();
+      for (let range = this.#cut(null); !signal.aborted; ) {
+        const named = this.#name(rangeTest(range));
+        const answer = await this.#post(id, range, named, false, true, signal);
+        if (answer.kind === 'refused') return false;
+        if (answer.kind !== 'ok') continue;
+        this.#take(named, answer.value, { isResync: true, isStateUnknown: true });
+        isHeldBack ||= answer.value.again;
+        if (range.to === null) break;
+        range = this.#cut(range.to);
+      }
+      queue.pause(false);
+      pulse.notify();
+      await this.#until(isResynced, signal, false);
     }
-    heartbeat.forgetVersions();
     this.#rewound = null;
-    queue.pause(false);
-    pulse.notify();
-    return this.#until(() => queue.isResynced(() => true), signal, false);
+    return !signal.aborted;
   }
 
   /** What is missing is sent as it is now; what is neither missing nor changed is known. */

@@ -31,8 +31,6 @@ export type Observation =
       readonly cause: ListCause;
       readonly objects: readonly Held[];
       readonly resourceVersion: string;
-      /** Was the newest state asked for, rather than any behind a version? */
-      readonly isConsistent: boolean;
       /** A consistent list came back below a version that was seen before: the storage went back. */
       readonly isRewound: boolean;
     }
@@ -55,8 +53,7 @@ type Ending =
   | { readonly kind: 'refused'; readonly reason: string }
   | { readonly kind: 'failed'; readonly status: number; readonly reason: string }
   | { readonly kind: 'silent' }
-  /** `isAnswered`: within an answer. */
-  | { readonly kind: 'broken'; readonly isAnswered: boolean; readonly error: unknown }
+  | { readonly kind: 'broken'; readonly error: unknown }
   /** `relist` was called. */
   | { readonly kind: 'interrupted' };
 
@@ -72,7 +69,7 @@ type Plan =
   | Listing
   /** Watch from the last version on (W4). */
   | { readonly kind: 'watch' }
-  /** Ask how far the server is: a watch from a version that is still to come would be silent, not refused. */
+  /** Ask how far the server is, which may come back from a backup: a watch from a version still to come is silent, not refused. */
   | { readonly kind: 'probe' };
 
 const PAGE_LIMIT = 500;
@@ -106,7 +103,6 @@ export class Reflector {
   /** Version up to which everything was seen; '' before the first list. */
   #version = '';
   #isLive = false;
-  #isAnswered = false;
   #lastEventAt: number | null = null;
   /** Failures of the server since it last said anything. */
   #errorsInARow = 0;
@@ -160,6 +156,10 @@ export class Reflector {
         const ending = yield* this.#try(this.#plan);
         this.#isLive = false;
         if (signal.aborted) return;
+        if (ending === null) {
+          this.#plan = { kind: 'watch' };
+          continue;
+        }
         onEnding(ending.kind);
         if (ending.kind === 'denied') yield ending;
         const waitMs = this.#follow(ending);
@@ -204,8 +204,7 @@ export class Reflector {
         }
         return this.#retry();
       case 'broken':
-        // While nobody answered, the server may have been replaced.
-        if (plan.kind === 'watch' && !ending.isAnswered) this.#plan = { kind: 'probe' };
+        if (plan.kind === 'watch') this.#plan = { kind: 'probe' };
         return this.#retry();
       case 'unauthorized':
         return this.#retry();
@@ -226,7 +225,7 @@ export class Reflector {
     return this.#backoff.next();
   }
 
-  async *#try(plan: Plan): AsyncGenerator<Observation, Ending, undefined> {
+  async *#try(plan: Plan): AsyncGenerator<Observation, Ending | null, undefined> {
     try {
       switch (plan.kind) {
         case 'watchList':
@@ -243,7 +242,7 @@ export class Reflector {
       if (this.#attempt.signal.aborted) return { kind: 'interrupted' };
       const code = error instanceof Error && 'code' in error ? error.code : null;
       if (code === 'UND_ERR_BODY_TIMEOUT') return { kind: 'silent' };
-      return { kind: 'broken', isAnswered: this.#isAnswered, error };
+      return { kind: 'broken', error };
     }
   }
 
@@ -323,12 +322,12 @@ export class Reflector {
   }
 
   /** The smallest consistent list tells the server's version. */
-  async #probe(): Promise<Ending> {
+  async #probe(): Promise<Ending | null> {
     const response = await this.#get('limit=1');
     if (response.statusCode !== 200) return this.#endingOf(response);
     const { metadata } = JSON.parse(await readText(response.body, MAX_PAGE_BYTES)) as ListPage;
     const isBelow = compareVersions(metadata?.resourceVersion ?? '', this.#version) < 0;
-    return isBelow ? { kind: 'rewound' } : { kind: 'ended', isShort: false };
+    return isBelow ? { kind: 'rewound' } : null;
   }
 
   /** A list is complete: its watch follows. */
@@ -338,7 +337,7 @@ export class Reflector {
     this.#version = resourceVersion;
     this.#isLive = plan.kind === 'watchList';
     this.#plan = { kind: 'watch' };
-    return { kind: 'listed', cause: plan.cause, objects, resourceVersion, isConsistent, isRewound };
+    return { kind: 'listed', cause: plan.cause, objects, resourceVersion, isRewound };
   }
 
   #compact(raw: unknown, isDeleted: boolean): Compacted | null {
@@ -347,12 +346,9 @@ export class Reflector {
     return compacted;
   }
 
-  async #get(query: string): Promise<Dispatcher.ResponseData> {
-    this.#isAnswered = false;
+  #get(query: string): Promise<Dispatcher.ResponseData> {
     const path = collectionPath(this.resource, this.namespace);
-    const response = await this.#deps.connection.request(`${path}?${query}`, this.#attempt.signal);
-    this.#isAnswered = true;
-    return response;
+    return this.#deps.connection.request(`${path}?${query}`, this.#attempt.signal);
   }
 
   async #endingOf({ statusCode, headers, body }: Dispatcher.ResponseData): Promise<Ending> {

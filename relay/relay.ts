@@ -233,12 +233,7 @@ class RunningRelay implements Relay {
         case 'listed':
           this.#cache.replace(kind, reflector.namespace, seen.objects);
           this.metrics.count('endpoints_watcher_relay_lists_total', { kind, cause: seen.cause });
-          inventory.noteList(
-            { kind, namespace: reflector.namespace },
-            seen.resourceVersion,
-            seen.isConsistent,
-            seen.isRewound,
-          );
+          inventory.noteList({ kind, namespace: reflector.namespace }, seen.resourceVersion, seen.isRewound);
           break;
         case 'event':
           this.#noteEvent(seen);

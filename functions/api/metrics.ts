@@ -10,13 +10,15 @@ export const METRICS_TYPE = 'text/plain; version=0.0.4; charset=utf-8';
 const COUNTER_MEMORY_MS = 3_600_000;
 
 /** Metrics that relays tell in their heartbeats. */
-const HISTOGRAM_HELP: Readonly<Record<string, string>> = {
-  endpointslices_informer_lag_seconds: "From an EndpointSlice's last update until its relay saw it.",
-  endpoints_informer_lag_seconds: "From an Endpoints object's last update until its relay saw it.",
-  services_informer_lag_seconds: "From a Service's last update until its relay saw it.",
-  endpoints_watcher_delta_latency_seconds:
+const HISTOGRAM_HELP: ReadonlyMap<string, string> = new Map([
+  ['endpointslices_informer_lag_seconds', "From an EndpointSlice's last update until its relay saw it."],
+  ['endpoints_informer_lag_seconds', "From an Endpoints object's last update until its relay saw it."],
+  ['services_informer_lag_seconds', "From a Service's last update until its relay saw it."],
+  [
+    'endpoints_watcher_delta_latency_seconds',
     'From a change in the cluster to the relay (observe), to the state (commit) and to the bus (publish).',
-};
+  ],
+]);
 const OTHER_HISTOGRAM_HELP = 'As its relay tells it.';
 
 /** Metrics of our own; a relay that tells one of them is not believed. */
@@ -168,16 +170,29 @@ function* histogramFamilies(clusters: readonly ClusterRecord[]): Iterable<string
   const told = new Set(clusters.flatMap(({ histograms }) => Object.keys(histograms)));
   const names = [...told].filter((name) => !OWN_METRICS.has(name));
   for (const name of names.sort()) {
-    yield header(name, 'histogram', HISTOGRAM_HELP[name] ?? OTHER_HISTOGRAM_HELP);
-    for (const { name: cluster, histograms } of clusters)
-      for (const series of histograms[name] ?? []) yield* histogram(name, cluster, series);
+    yield header(name, 'histogram', HISTOGRAM_HELP.get(name) ?? OTHER_HISTOGRAM_HELP);
+    for (const { name: cluster, histograms } of clusters) {
+      // A relay names its metrics as it likes, `constructor` too.
+      const series = Object.hasOwn(histograms, name) ? histograms[name] : undefined;
+      for (const one of distinctSeries(series ?? [])) yield* histogram(name, cluster, one);
+    }
   }
+}
+
+/** The series without the labels that are ours to set; of two that are then alike the first. */
+function distinctSeries(told: readonly HistogramSeries[]): Iterable<HistogramSeries> {
+  const byLabels = new Map<string, HistogramSeries>();
+  for (const series of told) {
+    const { le: _bound, cluster: _cluster, ...labels } = series.labels;
+    const id = JSON.stringify(Object.entries(labels).sort());
+    if (!byLabels.has(id)) byLabels.set(id, { ...series, labels });
+  }
+  return byLabels.values();
 }
 
 function* histogram(name: string, cluster: string, series: HistogramSeries): Iterable<string> {
   const { bounds, buckets, count, sum } = series;
-  const { le: _bound, ...told } = series.labels;
-  const labels = { ...told, cluster };
+  const labels = { ...series.labels, cluster };
   for (const [index, bound] of bounds.entries())
     yield sample(`${name}_bucket`, { ...labels, le: `${bound}` }, buckets[index] ?? count);
   yield sample(`${name}_bucket`, { ...labels, le: '+Inf' }, count);

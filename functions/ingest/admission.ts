@@ -61,13 +61,13 @@ export function mergeVersions(
   known: Readonly<Record<string, string>>,
   told: Readonly<Record<string, string | null>>,
 ): Record<string, string> {
-  const merged: Record<string, string> = { ...known };
+  const merged = new Map(Object.entries(known));
   for (const [kind, version] of Object.entries(told)) {
     if (!version) continue;
-    const former = merged[kind];
-    if (former === undefined || compareVersions(version, former) > 0) merged[kind] = version;
+    const former = merged.get(kind);
+    if (former === undefined || compareVersions(version, former) > 0) merged.set(kind, version);
   }
-  return merged;
+  return Object.fromEntries(merged);
 }
 
 function newCluster({ cluster, clusterUid, epoch, mode }: Sender, clock: Clock): ClusterRecord {

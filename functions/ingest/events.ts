@@ -1,7 +1,9 @@
 import { type Change, type ChangeStatus, kindOfMode } from '../../core/changes.ts';
+import { portId } from '../../core/service-port.ts';
 import type { Clock } from '../../core/time.ts';
 import type { EventResult, EventStatus, EventsAnswer, EventsRequest } from '../../wire/events.ts';
 import type { Logger } from '../../wire/log.ts';
+import { eventLine, portLine } from '../../wire/watcher-log.ts';
 import { type ChangedService, changeService, type ServiceChanger } from '../services/change-service.ts';
 import { inParallel } from '../services/in-parallel.ts';
 import { publish } from '../services/publication.ts';
@@ -42,8 +44,9 @@ export async function applyEvents(
     const key = { cluster, ...place };
     const outcome = await changeService(deps, { key, kind: kindOfMode(mode), fence, plan: () => due });
     changed.set(serviceId(key), outcome);
-    deltas += outcome.deltas;
+    deltas += outcome.deltas.length;
     outcomes.add(outcome.statuses);
+    logChanged(deps.log, outcome);
   };
   try {
     for (const wave of orderMoves(services)) await inParallel(MAX_PARALLEL_SERVICES, wave, changeOne);
@@ -83,6 +86,26 @@ async function findHolder(
     }
   }
   return null;
+}
+
+/** Says at debug what Linkerd's watcher says, in its words. */
+function logChanged(log: Logger, { key, statuses, deltas }: ChangedService): void {
+  for (const [{ kind, cause }, status] of statuses) {
+    if (kind === 'leave') continue;
+    const type = kind === 'delete' ? 'DELETED' : cause.type === 'ADDED' ? 'ADDED' : 'MODIFIED';
+    const { message, fields } = eventLine(
+      { type, kind: cause.kind, namespace: key.namespace, name: cause.name },
+      key.name,
+    );
+    log.debug(message, { ...fields, cluster: key.cluster, status });
+  }
+  for (const delta of deltas) {
+    const isGone = !delta.exists || delta.removed.some(({ reason }) => reason === 'portRemoved');
+    if (delta.sequence > 1 && !isGone) continue;
+    const port = { namespace: key.namespace, service: key.name, id: portId(delta) };
+    const { message, fields } = portLine(!isGone, port);
+    log.debug(message, { ...fields, cluster: key.cluster });
+  }
 }
 
 /** What became of each event, over all services that it touches. */

@@ -79,7 +79,7 @@ export async function reconcile(
   const due = audited.filter((service) => (findings.get(service)?.removals.length ?? 0) > 0);
   const guarded = request.maxRemoved === null ? [] : await overGuard(deps, due, request, request.maxRemoved);
   if (guarded.length > 0) return { kind: 'guarded', services: guarded };
-  const deleted = await removeGone(deps, due, request, fence);
+  const deleted = await removeGone(deps, due, findings, request, fence);
   const all = audited.flatMap((service) => findings.get(service) ?? []);
   const answer = {
     missing: all.flatMap(({ missing }) => missing),
@@ -182,8 +182,13 @@ function isCovered(
   { resourceVersions, restored }: InventoryRequest,
 ): boolean {
   const listed = resourceVersions[kind];
-  const limit = typeof listed === 'object' ? listed[namespace] : listed;
+  const limit = typeof listed === 'object' ? versionIn(listed, namespace) : listed;
   return limit !== undefined && (restored || compareVersions(version, limit) <= 0);
+}
+
+/** A namespace may have any name, `constructor` too. */
+function versionIn(listed: Readonly<Record<string, string>>, namespace: string): string | undefined {
+  return Object.hasOwn(listed, namespace) ? listed[namespace] : undefined;
 }
 
 function removalsOf(
@@ -203,8 +208,11 @@ function removalsOf(
   }));
 }
 
-function changesOf(service: Audited, state: ServiceState, request: InventoryRequest, now: EpochMs): Change[] {
-  const { removals } = audit(service, { service: state.service, objects: state.objects.values() }, request);
+function auditState(service: Audited, state: ServiceState, request: InventoryRequest): Finding {
+  return audit(service, { service: state.service, objects: state.objects.values() }, request);
+}
+
+function changesOf(removals: readonly Removal[], now: EpochMs): Change[] {
   return removals.map(({ kind, name, uid, version, isForgotten }, index) => ({
     kind: 'remove',
     index,
@@ -230,12 +238,8 @@ async function overGuard(
   const over: string[] = [];
   await inParallel(MAX_PARALLEL_SERVICES, due, async (service) => {
     const { state, holders } = await repository.load(service.key, kind);
-    const { deltas } = transit(state, changesOf(service, state, request, now), {
-      now,
-      hash: hashKey,
-      kind,
-      holders,
-    });
+    const { removals } = auditState(service, state, request);
+    const { deltas } = transit(state, changesOf(removals, now), { now, hash: hashKey, kind, holders });
     const removed = deltas.reduce((sum, delta) => sum + delta.removed.length, 0);
     const size = [...state.ports.values()].reduce((sum, port) => sum + port.size, 0);
     if (removed > UNGUARDED_REMOVALS && removed > maxRemoved * size)
@@ -244,9 +248,11 @@ async function overGuard(
   return over.sort();
 }
 
+/** Removes what is gone; `findings` then tell what was found by the audits behind the writes. */
 async function removeGone(
   deps: ServiceChanger,
   due: readonly Audited[],
+  findings: Map<Audited, Finding>,
   request: InventoryRequest,
   fence: Fence,
 ): Promise<number> {
@@ -254,7 +260,12 @@ async function removeGone(
   const changed: ChangedService[] = [];
   try {
     await inParallel(MAX_PARALLEL_SERVICES, due, async (service) => {
-      const plan = (state: ServiceState) => changesOf(service, state, request, deps.clock.now());
+      const plan = (state: ServiceState) => {
+        // An event may have come in between: then this audit counts, and what it holds back.
+        const finding = auditState(service, state, request);
+        findings.set(service, finding);
+        return changesOf(finding.removals, deps.clock.now());
+      };
       changed.push(await changeService(deps, { key: service.key, kind, fence, plan }));
     });
   } finally {

@@ -1,4 +1,5 @@
 import type { Change, ChangeStatus } from '../../core/changes.ts';
+import type { PortDelta } from '../../core/delta.ts';
 import type { EndpointKind } from '../../core/endpoint-object.ts';
 import type { ServiceState } from '../../core/service-state.ts';
 import { transit } from '../../core/transition.ts';
@@ -22,8 +23,8 @@ export interface ServiceChanger extends Publisher {
 /** What a batch of changes came to in one service. */
 export interface ChangedService extends Unpublished {
   readonly statuses: ReadonlyMap<Change, ChangeStatus>;
-  /** Number of deltas made, whether published yet or not. */
-  readonly deltas: number;
+  /** The deltas made, whether published yet or not. */
+  readonly deltas: readonly PortDelta[];
 }
 
 /** A change to a service. */
@@ -57,10 +58,10 @@ export async function changeService(
     const changes = plan(loaded.state);
     const transition = transit(loaded.state, changes, { now, hash: hashKey, kind, holders: loaded.holders });
     const { statuses, deltas } = transition;
-    if (!transition.isChanged) return { key, statuses, deltas: 0, entries: carried };
+    if (!transition.isChanged) return { key, statuses, deltas: [], entries: carried };
     const entries = [...carried, ...(await storeDeltas(store, key, deltas, now))];
     const outcome = await repository.save(loaded, { ...transition, pending: entries, now }, fence);
-    if (outcome.kind === 'committed') return { key, statuses, deltas: deltas.length, entries };
+    if (outcome.kind === 'committed') return { key, statuses, deltas, entries };
     if (changes.some((change) => change.isStateUnknown)) break;
     await changer.pause(Math.random() * MAX_JITTER_MS * attempt);
   }

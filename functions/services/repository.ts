@@ -5,9 +5,9 @@ import {
   type EndpointObject,
   equalContents,
 } from '../../core/endpoint-object.ts';
+import { windowsUntil } from '../../core/rename-window.ts';
 import { emptyState, type ServiceState } from '../../core/service-state.ts';
 import type { EpochMs } from '../../core/time.ts';
-import { windowsUntil } from '../../core/transition.ts';
 import { packParts, partCountFor, splitContent, unpackParts } from '../store/packing.ts';
 import {
   type ChunkName,

@@ -120,7 +120,8 @@ export async function startLocalStack(options: LocalStackOptions): Promise<Local
       clockMoved: sweeps.clockMoved,
     }),
   });
-  const server = createServer(listenerOf(app));
+  const listener = opened.use(listenerOf(app));
+  const server = createServer(listener.listen);
   opened.defer(() => new Promise((resolve) => void server.close(() => resolve())));
   const url = await listenOnLoopback(server, options.port);
   const running = opened.move();
@@ -132,9 +133,23 @@ export async function startLocalStack(options: LocalStackOptions): Promise<Local
   };
 }
 
-function listenerOf(app: Hono): (request: IncomingMessage, response: ServerResponse) => void {
+interface Listener extends AsyncDisposable {
+  readonly listen: (request: IncomingMessage, response: ServerResponse) => void;
+}
+
+/** Answers requests; disposed of once the last one is done, since a handler works on when its client has gone. */
+function listenerOf(app: Hono): Listener {
   const listener = getRequestListener(app.fetch, { overrideGlobalObjects: false });
-  return (request, response) => void listener(request, response);
+  const running = new Set<Promise<void>>();
+  return {
+    listen: (request, response) => {
+      const answer = listener(request, response).finally(() => running.delete(answer));
+      running.add(answer);
+    },
+    [Symbol.asyncDispose]: async () => {
+      await Promise.allSettled(running);
+    },
+  };
 }
 
 interface Apps {

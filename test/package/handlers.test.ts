@@ -54,7 +54,7 @@ after(() => resources.disposeAsync());
 
 test('ingest answers for its health', async () => {
   const { statusCode, body } = await callIngest('GET', '/healthz', { isSigned: false });
-  assert.deepEqual([statusCode, JSON.parse(body)], [200, { status: 'ok' }]);
+  assert.deepEqual([statusCode, JSON.parse(body).status], [200, 'ok']);
 });
 
 test('the api answers for its health', async () => {
