@@ -1,5 +1,5 @@
 /** A body, or a line of it, is larger than its reader allows. */
-export class BodyTooLargeError extends Error {
+class BodyTooLargeError extends Error {
   override readonly name = 'BodyTooLargeError';
   readonly maxBytes: number;
 

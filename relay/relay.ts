@@ -1,6 +1,7 @@
 import type { Mode } from '../wire/envelope.ts';
 import type { Logger } from '../wire/log.ts';
 import type { Conflict } from '../wire/problem.ts';
+import { eventLine, watchingLine } from '../wire/watcher-log.ts';
 import type { Authorize } from './authorization.ts';
 import { Backoff } from './backoff.ts';
 import { Cache } from './cache.ts';
@@ -227,7 +228,8 @@ class RunningRelay implements Relay {
   /** Pulls what one watch sees, in order, and waits for nothing else (W8, W9). */
   async #follow(reflector: Reflector, inventory: Inventory, signal: AbortSignal): Promise<void> {
     const { kind } = reflector.resource;
-    this.#options.log.debug(`Watching ${kind} resources`, { component: 'endpoints-watcher' });
+    const watching = watchingLine(kind);
+    this.#options.log.debug(watching.message, watching.fields);
     for await (const seen of reflector.observations(signal)) {
       switch (seen.kind) {
         case 'listed':
@@ -262,12 +264,8 @@ class RunningRelay implements Relay {
     if (type !== 'DELETED' && triggeredAt !== null) {
       metrics.observeLatency('observe', (observedAt - triggeredAt) / 1000);
     }
-    this.#options.log.debug(LOG_MESSAGES[kind][type], {
-      component: 'service-publisher',
-      ns: namespace,
-      svc: service,
-      ...(kind === 'EndpointSlice' && { name }),
-    });
+    const { message, fields } = eventLine({ type, kind, namespace, name }, service);
+    this.#options.log.debug(message, fields);
   }
 
   #standDown(conflict: Conflict): void {
@@ -346,10 +344,3 @@ class RunningRelay implements Relay {
     metrics.set('endpoints_watcher_relay_coalesced_total', { kind: 'unchanged' }, unchanged);
   }
 }
-
-/** As Linkerd's destination watcher says it. */
-const LOG_MESSAGES = {
-  Service: { ADDED: 'Updating service', MODIFIED: 'Updating service', DELETED: 'Deleting service' },
-  EndpointSlice: { ADDED: 'Adding ES', MODIFIED: 'Updating ES', DELETED: 'Deleting ES' },
-  Endpoints: { ADDED: 'Updating endpoints', MODIFIED: 'Updating endpoints', DELETED: 'Deleting endpoints' },
-} as const;

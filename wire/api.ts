@@ -1,18 +1,14 @@
 import * as z from 'zod';
 import { parsePortId } from '../core/service-port.ts';
 import { publishedAddress } from './address.ts';
-import { deltaDetail, digest, portIdentity } from './delta.ts';
+import { digest, portIdentity } from './delta.ts';
 import { clusterName, count, MAX_NAME_LENGTH, mode, objectName, serviceName } from './envelope.ts';
 import { instantText } from './instant.ts';
 import { type Parsed, parse } from './parse.ts';
 
 /** Items of a page unless the query says otherwise; Kubernetes' own clients ask for as many. */
-export const DEFAULT_PAGE = 500;
-export const MAX_PAGE = 1000;
-/** Deltas of a page: each may be large. */
-export const DEFAULT_DELTAS = 100;
-/** Longest long poll in milliseconds. */
-export const MAX_WAIT_MS = 20_000;
+const DEFAULT_PAGE = 500;
+const MAX_PAGE = 1000;
 /** The path's namespace that means all. */
 export const ALL_NAMESPACES = '_all';
 const MAX_CONTINUE_LENGTH = 2048;
@@ -40,7 +36,7 @@ function integerText(minimum: number, maximum: number, fallback: number) {
 }
 
 /** A service port in a URL. */
-export const portText = z
+const portText = z
   .string()
   .transform((text, context) => {
     const port = parsePortId(text);
@@ -54,7 +50,7 @@ const word = z.string().min(1).max(MAX_NAME_LENGTH);
 const continueText = z.string().min(1).max(MAX_CONTINUE_LENGTH).describe("The former page's continue.");
 const continueAnswer = z.string().nullable().describe('Asks for the next page; null = there is none.');
 
-export const clusterPath = z.object({ cluster: clusterName });
+const clusterPath = z.object({ cluster: clusterName });
 export const servicesPath = clusterPath.extend({
   namespace: z.union(
     [objectName, z.literal(ALL_NAMESPACES)],
@@ -64,9 +60,9 @@ export const servicesPath = clusterPath.extend({
 export const servicePath = clusterPath.extend({ namespace: objectName, service: serviceName });
 
 /** Which tier of a set `addresses` holds (S27). */
-export const TIERS = ['ready', 'draining', 'effective'] as const;
+const TIERS = ['ready', 'draining', 'effective'] as const;
 /** Forms of the endpoints answer. */
-export const FORMATS = ['json', 'table', 'wide', 'describe', 'endpoints', 'endpointslice'] as const;
+const FORMATS = ['json', 'table', 'wide'] as const;
 export type Format = (typeof FORMATS)[number];
 
 export const endpointsQuery = z.object({
@@ -81,7 +77,6 @@ export const endpointsQuery = z.object({
     .describe('What addresses holds; effective = ready, or draining when ready is empty.'),
   format: z.enum(FORMATS).optional().describe('Form of the answer; the Accept header decides without it.'),
 });
-export type EndpointsQuery = z.infer<typeof endpointsQuery>;
 
 /** An address as the API serves it. */
 export const servedAddress = publishedAddress.extend({
@@ -105,18 +100,15 @@ export type PortSet = z.infer<typeof portSet>;
 
 /** All ports of a service. */
 export const portSets = z.object({ ports: z.array(portSet) });
-export type PortSets = z.infer<typeof portSets>;
 
 /** With `port` one set, without it all. */
 export const endpointsAnswer = z.union([portSet, portSets]);
-export type EndpointsAnswer = z.infer<typeof endpointsAnswer>;
 
 export const servicesQuery = z.object({
   namespace: servicesPath.shape.namespace.optional().describe("Instead of the path's."),
   limit: integerText(1, MAX_PAGE, DEFAULT_PAGE),
   continue: continueText.optional(),
 });
-export type ServicesQuery = z.infer<typeof servicesQuery>;
 
 /** One service in a list. */
 export const serviceSummary = z.object({
@@ -150,18 +142,6 @@ export type ClusterSummary = z.infer<typeof clusterSummary>;
 
 export const clustersAnswer = z.object({ items: z.array(clusterSummary) });
 export type ClustersAnswer = z.infer<typeof clustersAnswer>;
-
-export const deltasQuery = z.object({
-  port: portText,
-  after: integerText(0, Number.MAX_SAFE_INTEGER, 0).describe('The last sequence that the reader has.'),
-  limit: integerText(1, MAX_PAGE, DEFAULT_DELTAS),
-  wait: integerText(0, MAX_WAIT_MS, 0).describe('How long to wait for a delta, in milliseconds.'),
-  continue: continueText.optional(),
-});
-export type DeltasQuery = z.infer<typeof deltasQuery>;
-
-export const deltasAnswer = z.object({ items: z.array(deltaDetail), continue: continueAnswer });
-export type DeltasAnswer = z.infer<typeof deltasAnswer>;
 
 /** Answer of `/healthz` and `/readyz`. */
 export const healthAnswer = z.object({

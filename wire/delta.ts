@@ -11,7 +11,7 @@ import { formatDigest } from './key-hash.ts';
 /** Source of every entry on the bus. */
 export const SOURCE = 'endpoints-watcher';
 /** Format of the details; a change that breaks a reader raises it. */
-export const DETAIL_VERSION = 1;
+const DETAIL_VERSION = 1;
 
 /** What a delta is called on the bus: `NoEndpoints` when its set is empty. */
 export type DeltaType = 'EndpointsChanged' | 'NoEndpoints';

@@ -1,12 +1,12 @@
 import * as z from 'zod';
 
 /** Which objects of a cluster make the sets; never both (S12). */
-export const MODES = ['slices', 'endpoints'] as const;
+const MODES = ['slices', 'endpoints'] as const;
 export const mode = z.enum(MODES);
 export type Mode = z.infer<typeof mode>;
 
 /** The kinds that are watched, and kept, in either mode. */
-export const WATCHED_KINDS = ['Service', 'EndpointSlice', 'Endpoints'] as const;
+const WATCHED_KINDS = ['Service', 'EndpointSlice', 'Endpoints'] as const;
 export const watchedKind = z.enum(WATCHED_KINDS);
 export type WatchedKind = z.infer<typeof watchedKind>;
 
@@ -15,7 +15,7 @@ export const MAX_NAME_LENGTH = 253;
 /** Far above a UUID, which is what API servers make. */
 export const MAX_UID_LENGTH = 128;
 /** etcd's versions have 19 digits at most; other stores may have more (S44). */
-export const MAX_VERSION_DIGITS = 64;
+const MAX_VERSION_DIGITS = 64;
 /** Namespaces that one relay may be limited to. */
 export const MAX_NAMESPACES = 1000;
 
@@ -84,7 +84,6 @@ export const envelope = z.object({
     .describe('Name of the sending process, for logs.'),
   mode: mode.default('slices').describe('Which objects make the sets: EndpointSlices or Endpoints.'),
 });
-export type Envelope = z.infer<typeof envelope>;
 
 /** The scope of a relay. */
 export const namespaces = z

@@ -17,7 +17,7 @@ import {
 import { type Invalid, parse } from './parse.ts';
 
 /** Services, and objects of all services together, in one page. */
-export const MAX_PAGE_OBJECTS = 10_000;
+const MAX_PAGE_OBJECTS = 10_000;
 
 /** Version of one kind's list, or of its list per namespace. */
 const listVersion = z.union(

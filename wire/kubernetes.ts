@@ -17,9 +17,9 @@ import {
  */
 
 /** Endpoints of one object: the API server's own limit for slices is 1,000; hand-written Endpoints may have more. */
-export const MAX_ENDPOINTS = 10_000;
+const MAX_ENDPOINTS = 10_000;
 /** Ports of one object or subset: the API server's limit for slices is 100. */
-export const MAX_PORTS = 1000;
+const MAX_PORTS = 1000;
 /** Addresses of one endpoint, of which only the first counts (S15): the API server's limit is 100. */
 const MAX_ENDPOINT_ADDRESSES = 1000;
 const MAX_OWNERS = 1000;

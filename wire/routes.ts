@@ -183,7 +183,6 @@ export const ROUTES = {
     },
   },
 } as const satisfies Readonly<Record<string, Route>>;
-export type Operation = keyof typeof ROUTES;
 
 /** A route's path as Hono writes it: `:name` for `{name}`. */
 export function honoPath({ path }: Pick<Route, 'path'>): string {

@@ -5,6 +5,7 @@ import { portId } from '../../core/service-port.ts';
 import type { Clock } from '../../core/time.ts';
 import {
   endpointsQuery,
+  type Format,
   type HealthAnswer,
   parseQuery,
   servicePath,
@@ -53,11 +54,6 @@ export interface ApiDeps {
 const JSON_TYPE = 'application/json';
 const TEXT_TYPE = 'text/plain';
 
-/** Forms in which endpoints are served; the first is the default. */
-const SERVED_FORMATS = ['json', 'table', 'wide'] as const;
-type ServedFormat = (typeof SERVED_FORMATS)[number];
-
-const servedEndpointsQuery = endpointsQuery.extend({ format: z.enum(SERVED_FORMATS).optional() });
 const noQuery = z.object({});
 /** A presigned URL carries its signature in the query. */
 const SIGNATURE_PARAMETER = /^x-amz-/i;
@@ -124,7 +120,7 @@ export function createApiApp(deps: ApiDeps): Hono<AuthenticatedEnv> {
   app.get(honoPath(ROUTES.getEndpoints), async (context) => {
     const path = parse(servicePath, context.req.param(), 'path');
     if (path.kind === 'invalid') return respondInvalid(context, path);
-    const query = readQuery(context, servedEndpointsQuery);
+    const query = readQuery(context, endpointsQuery);
     if (query.kind === 'invalid') return respondInvalid(context, query);
     const { cluster, namespace, service } = path.value;
     const { port, format = acceptedFormat(context), ...filter } = query.value;
@@ -152,7 +148,7 @@ function readQuery<T>(context: Context, schema: z.ZodType<T> & Pick<z.ZodObject,
   return parseQuery(schema, context.req.query());
 }
 
-function acceptedFormat(context: Context): ServedFormat {
+function acceptedFormat(context: Context): Format {
   const type = accepts(context, { header: 'Accept', supports: [JSON_TYPE, TEXT_TYPE], default: JSON_TYPE });
   return type === TEXT_TYPE ? 'table' : 'json';
 }
@@ -160,7 +156,7 @@ function acceptedFormat(context: Context): ServedFormat {
 function endpointsBody(
   { clock, clusterDomain }: ApiDeps,
   found: FoundEndpoints,
-  { format, isSingle }: { readonly format: ServedFormat; readonly isSingle: boolean },
+  { format, isSingle }: { readonly format: Format; readonly isSingle: boolean },
 ): FinishedBody {
   const body = new AnswerBody(format);
   switch (format) {

@@ -2,7 +2,7 @@ import type { EpochMs } from '../../core/time.ts';
 import type { ClusterRecord } from '../store/store.ts';
 
 /** A cluster whose relay has not been heard for longer is stale, in milliseconds: four heartbeats. */
-export const STALE_AFTER_MS = 60_000;
+const STALE_AFTER_MS = 60_000;
 
 /** How far what is served can be trusted. */
 export interface Freshness {

@@ -31,8 +31,8 @@ export async function readJsonBody(
   request: Request,
   maxBytes: number = MAX_REQUEST_BYTES,
 ): Promise<JsonBody> {
-  const mediaType = headerValue(request, 'content-type').split(';', 1)[0]?.trim() ?? '';
-  if (mediaType !== JSON_TYPE) return { kind: 'unsupportedMediaType', mediaType: echo(mediaType) };
+  const foreign = foreignMediaType(request);
+  if (foreign !== null) return foreign;
   const encoding = headerValue(request, 'content-encoding') || 'identity';
   if (encoding !== 'gzip' && encoding !== 'identity')
     return { kind: 'unsupportedEncoding', encoding: echo(encoding) };
@@ -42,6 +42,12 @@ export async function readJsonBody(
   if (received === 'broken') return { kind: 'invalid', reason: 'the body ends too early' };
   if (received.byteLength === 0) return { kind: 'invalid', reason: 'the body is empty' };
   return isGzip ? decompress(received, maxBytes) : parseJson(received);
+}
+
+/** The failure that a body of any other media type than JSON, or of none, is. */
+export function foreignMediaType(request: Request): BodyFailure | null {
+  const mediaType = headerValue(request, 'content-type').split(';', 1)[0]?.trim() ?? '';
+  return mediaType === JSON_TYPE ? null : { kind: 'unsupportedMediaType', mediaType: echo(mediaType) };
 }
 
 /** 400, 413 or 415. */

@@ -2,7 +2,7 @@ import type { Clock } from '../../core/time.ts';
 import type { Fence } from '../store/store.ts';
 
 /** Head writes of a request start within so many milliseconds of its epoch's reading, or not at all (P8). */
-export const FENCE_MS = 8_000;
+const FENCE_MS = 8_000;
 
 /** A fence for what is decided from now on; taken before the read that it guards. */
 export function fenceFromNow(clock: Clock): Fence {

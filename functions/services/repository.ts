@@ -26,7 +26,7 @@ import { inParallel } from './in-parallel.ts';
 import { type CachedService, type Parts, ServiceCache } from './service-cache.ts';
 
 /** Packed contents of a service stay in its head while they are this small together, in bytes. */
-export const DEFAULT_INLINE_BYTES = 2048;
+const DEFAULT_INLINE_BYTES = 2048;
 /** A chunked service comes back into its head only well below the limit, so that it does not swing. */
 const BYTES_PER_ENDPOINT_TO_INLINE = 40;
 /** Up to so many chunks are read one by one; more are queried together. */
@@ -34,7 +34,7 @@ const MAX_SINGLE_READS = 8;
 /** Chunks put at the same time: fewer than the client has sockets, since waiting for one counts as time of the call. */
 const MAX_PARALLEL_PUTS = 16;
 /** How long a head remembers replaced chunks, in milliseconds: the sweep collects them from 5 minutes on. */
-export const GARBAGE_MEMORY_MS = 15 * 60_000;
+const GARBAGE_MEMORY_MS = 15 * 60_000;
 /** A head whose chunks are gone was replaced meanwhile; more often than this in a row it never is. */
 const MAX_LOADS = 5;
 
@@ -310,6 +310,6 @@ function setIfPresent<K, V>(map: Map<K, V>, key: K, value: V | undefined): void 
 }
 
 /** Names a pending delta within its service. */
-export function entryId({ port, sequence }: DeltaEntry): string {
+function entryId({ port, sequence }: DeltaEntry): string {
   return `${port}#${sequence}`;
 }

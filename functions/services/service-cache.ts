@@ -5,7 +5,7 @@ import { Membership } from './membership.ts';
 /** Rough bytes that an indexed IP takes in memory. */
 const BYTES_PER_IP = 120;
 /** Bytes of packed content and index that a function instance keeps by default: a quarter of its 512 MB, with room to work. */
-export const DEFAULT_CACHE_BYTES = 96_000_000;
+const DEFAULT_CACHE_BYTES = 96_000_000;
 
 /** The packed content of one object, part by part. */
 export type Parts = readonly Uint8Array[];

@@ -58,7 +58,7 @@ const THROTTLES: ReadonlySet<string> = new Set([
 ]);
 
 /** Does an SDK's error say that a service is throttling, failing or out of reach: may the same call succeed later? */
-export function isUnavailability(error: unknown): boolean {
+function isUnavailability(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
   const { $metadata, code } = error as { $metadata?: { httpStatusCode?: number }; code?: unknown };
   if (THROTTLES.has(error.name)) return true;

@@ -20,7 +20,7 @@ import type {
 } from '../store/store.ts';
 
 /** A relay silent for longer is lost, in milliseconds. */
-export const RELAY_SILENCE_MS = 60_000;
+const RELAY_SILENCE_MS = 60_000;
 /** A sweep's lease runs out after so many milliseconds: before the next minute's sweep. */
 const LEASE_MS = 55_000;
 /** Services changed so long before the last good pass are visited again, in milliseconds: lists may lag, passes fail. */
@@ -32,6 +32,8 @@ const GARBAGE_REST_MS = 5 * 60_000;
 /** Leftovers of a crash are only taken for such after so many milliseconds: a head that names them may be on its way. */
 const ORPHAN_AGE_MS = 3_600_000;
 const MAX_PARALLEL_SERVICES = 8;
+/** Chunks that an instance remembers to have deleted; deleting one twice only costs a unit. */
+const MAX_COLLECTED = 100_000;
 
 /** What a sweep needs. */
 export interface Sweeper extends ServiceChanger {
@@ -79,7 +81,7 @@ export async function sweepAlone(sweeper: Sweeper, { isForced = false } = {}): P
  * Does what time or a failure left undone: publishes what is pending, closes rename windows, tells of silent relays,
  * deletes what nobody names any more. One bad service does not keep it from the others; then the next pass looks again.
  */
-export async function sweep(
+async function sweep(
   sweeper: Sweeper,
   { lastPass, lastVisit }: SweepMemory,
 ): Promise<{ readonly report: SweepReport; readonly memory: SweepMemory }> {
@@ -175,6 +177,7 @@ async function collectGarbage(
   if (due.length === 0) return 0;
   const names = due.map(({ chunk }) => chunk);
   const deleted = await store.deleteChunks(key, names);
+  if (collected.size > MAX_COLLECTED) collected.clear();
   for (const name of names) collected.add(name);
   return deleted;
 }

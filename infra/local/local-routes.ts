@@ -1,6 +1,6 @@
 import { type Context, Hono } from 'hono';
 import * as z from 'zod';
-import { readJsonBody, respondBodyFailure } from '../../functions/http/body.ts';
+import { foreignMediaType, readJsonBody, respondBodyFailure } from '../../functions/http/body.ts';
 import { respondInvalid, respondProblem } from '../../functions/http/problem-response.ts';
 import type { SweepReport } from '../../functions/sweep/sweep.ts';
 import { type Parsed, parse } from '../../wire/parse.ts';
@@ -40,7 +40,12 @@ export function createLocalRoutes({ bus, usage, faults, clock, sweep, clockMoved
       return rule.kind === 'ok' ? context.body(null, 204) : respondInvalid(context, rule);
     }),
   );
-  app.post('/sweep', async (context) => context.json(await sweep()));
+  app.post('/sweep', async (context) => {
+    // Its body says nothing and may be absent, but one that a web page may send unasked is refused as elsewhere.
+    const foreign =
+      context.req.header('content-type') === undefined ? null : foreignMediaType(context.req.raw);
+    return foreign === null ? context.json(await sweep()) : respondBodyFailure(context, foreign);
+  });
   app.get('/usage', (context) => context.json(usage.report()));
   app.put('/faults', (context) =>
     withBody(context, (body) => {

@@ -178,7 +178,7 @@ suite('queue', () => {
     assert.deepEqual(told(rig.take()).sort(), ['MODIFIED a former web', 'MODIFIED b former db']);
   });
 
-  test('S8: a slice that is nobody\'s is not told, unless it leaves a service', () => {
+  test("S8: a slice that is nobody's is not told, unless it leaves a service", () => {
     const rig = new Rig();
     rig.add('/a');
     rig.delete('/a');
@@ -254,7 +254,10 @@ suite('queue', () => {
       batches.push(told(batch));
       rig.answer(batch);
     }
-    assert.deepEqual(batches.slice(0, 2), [['ADDED s0', 'ADDED s1'], ['ADDED s2', 'ADDED s3']]);
+    assert.deepEqual(batches.slice(0, 2), [
+      ['ADDED s0', 'ADDED s1'],
+      ['ADDED s2', 'ADDED s3'],
+    ]);
     assert.deepEqual(batches.at(-1)?.sort(), ['ADDED s4', 'ADDED web']);
   });
 
@@ -306,10 +309,19 @@ suite('queue', () => {
     rig.add('web/a');
     rig.fail(rig.take());
     rig.cache.replace('EndpointSlice', null, []);
-    assert.equal(rig.queue.isQuiet(({ name }) => name === 'web'), false);
-    assert.equal(rig.queue.isQuiet(({ name }) => name === 'db'), true);
+    assert.equal(
+      rig.queue.isQuiet(({ name }) => name === 'web'),
+      false,
+    );
+    assert.equal(
+      rig.queue.isQuiet(({ name }) => name === 'db'),
+      true,
+    );
     rig.now += 10_000;
-    assert.equal(rig.queue.isQuiet(({ name }) => name === 'web'), true);
+    assert.equal(
+      rig.queue.isQuiet(({ name }) => name === 'web'),
+      true,
+    );
   });
 
   test('what is held back waits, unless a request with it failed', () => {
@@ -338,7 +350,10 @@ suite('queue', () => {
 
 /** The cloud as far as membership goes: per service the uids it has, and what it remembers as gone (S45, S10). */
 class ModelCloud {
-  readonly #services = new Map<string, Map<string, { readonly version: string; readonly isThere: boolean }>>();
+  readonly #services = new Map<
+    string,
+    Map<string, { readonly version: string; readonly isThere: boolean }>
+  >();
 
   apply({ events }: Batch): void {
     for (const { type, held, former } of events) {
@@ -357,12 +372,16 @@ class ModelCloud {
     const service = this.#services.get(name) ?? new Map();
     this.#services.set(name, service);
     const known = service.get(uid);
-    if (known === undefined || compareVersions(known.version, version) <= 0) service.set(uid, { version, isThere });
+    if (known === undefined || compareVersions(known.version, version) <= 0)
+      service.set(uid, { version, isThere });
   }
 }
 
 const step = fc.oneof(
-  { weight: 6, arbitrary: fc.record({ do: fc.constant('put' as const), name: fc.nat(3), service: fc.nat(3) }) },
+  {
+    weight: 6,
+    arbitrary: fc.record({ do: fc.constant('put' as const), name: fc.nat(3), service: fc.nat(3) }),
+  },
   { weight: 2, arbitrary: fc.record({ do: fc.constant('delete' as const), name: fc.nat(3) }) },
   { weight: 4, arbitrary: fc.record({ do: fc.constant('take' as const) }) },
   {
@@ -393,7 +412,10 @@ test('any history: one batch per service and object, in order, and in the end th
         for (const other of inFlight) {
           assert.ok(batch.services.isDisjointFrom(other.services), 'a service is in two batches');
           const others = new Set(other.events.map(({ held }) => objectId(held)));
-          assert.ok(!batch.events.some(({ held }) => others.has(objectId(held))), 'an object is in two batches');
+          assert.ok(
+            !batch.events.some(({ held }) => others.has(objectId(held))),
+            'an object is in two batches',
+          );
         }
         for (const { held } of batch.events) {
           const key = objectId(held);

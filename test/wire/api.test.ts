@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type * as z from 'zod';
 import {
-  deltasQuery,
   endpointsQuery,
   parseQuery,
   type Query,
@@ -44,16 +43,6 @@ const accepted: Record<string, { schema: z.ZodType; query: Query; value: unknown
     schema: servicesQuery,
     query: { limit: '2', continue: 'abc', namespace: '_all' },
     value: { limit: 2, continue: 'abc', namespace: '_all' },
-  },
-  'deltas by default': {
-    schema: deltasQuery,
-    query: { port: '80' },
-    value: { port: { port: 80, protocol: 'TCP' }, after: 0, limit: 100, wait: 0 },
-  },
-  'a long poll': {
-    schema: deltasQuery,
-    query: { port: '80', after: '41', limit: '1', wait: '20000' },
-    value: { port: { port: 80, protocol: 'TCP' }, after: 41, limit: 1, wait: 20_000 },
   },
   'all namespaces in a path': {
     schema: servicesPath,
@@ -97,12 +86,6 @@ describe('a URL', () => {
       schema: servicesQuery,
       query: { limit: '0x10' },
       message: 'limit: must be an integer from 1 to 1000',
-    },
-    'deltas of no port': { schema: deltasQuery, query: {}, message: 'port: required' },
-    'a long poll without end': {
-      schema: deltasQuery,
-      query: { port: '80', wait: '20001' },
-      message: 'wait: must be an integer from 0 to 20000',
     },
     'all namespaces of one service': {
       schema: servicePath,
