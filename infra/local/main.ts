@@ -23,6 +23,8 @@ await run(parsed.options);
 async function run(options: StackOptions): Promise<void> {
   const stop = new AbortController();
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stop.abort());
+  // Whoever read stdout has gone: there is nobody left to print for.
+  process.stdout.on('error', () => stop.abort());
   stop.signal.addEventListener('abort', () => setTimeout(() => process.exit(0), SHUTDOWN_MS).unref());
 
   const clock = new StackClock();

@@ -1,0 +1,302 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import { addressKey, compareText } from '../../core/address.ts';
+import type {
+  Endpoints as RawEndpoints,
+  Service as RawService,
+  EndpointSlice as RawSlice,
+} from '../../core/kubernetes.ts';
+import { type ApiServer, startApiServer } from '../../infra/local/cluster/api-server.ts';
+import { startControllers } from '../../infra/local/cluster/controllers.ts';
+import { startLocalStack } from '../../infra/local/stack.ts';
+import { StackClock } from '../../infra/local/stack-clock.ts';
+import { noAuthorization } from '../../relay/authorization.ts';
+import { startRelay } from '../../relay/relay.ts';
+import { systemTimers, type Timers } from '../../relay/timers.ts';
+import type { Mode } from '../../wire/envelope.ts';
+import { createLogger } from '../../wire/log.ts';
+import { naiveSets } from '../core/naive-model.ts';
+import { Replica } from '../replica.ts';
+import { StackCluster } from './stack-cluster.ts';
+
+/** Waits pass this much faster than the relay believes. */
+const SPEED = 50;
+/** One look at what should come true; so many looks in all. */
+const LOOK_MS = 20;
+const MAX_LOOKS = 1_000;
+const CLUSTER = 'prod-eu';
+
+const fastTimers = (clock: StackClock): Timers => ({
+  now: () => clock.now(),
+  monotonic: () => performance.now() * SPEED,
+  sleep: (ms, signal) => systemTimers.sleep(ms / SPEED, signal),
+});
+
+/** A control plane with its controllers, the cloud half, and relays that come and go. */
+async function startWorld() {
+  await using opened = new AsyncDisposableStack();
+  const clock = new StackClock();
+  const logger = createLogger({
+    level: 'error',
+    clock,
+    write: (line) => void process.stderr.write(`${line}\n`),
+  });
+  const stack = opened.use(
+    await startLocalStack({
+      port: 0,
+      dataDir: null,
+      inlineBytes: undefined,
+      isSweeping: false,
+      logger,
+      clock,
+    }),
+  );
+  const apiServer = opened.use(await startApiServer({ clock }));
+  const controllers = opened.use(startControllers({ objects: apiServer.objects, maxEndpointsPerSlice: 3 }));
+  const running = opened.move();
+  let epoch = 0;
+  return {
+    stack,
+    apiServer,
+    clock,
+    quiet: () => controllers.idle(),
+    startRelay: (mode: Mode) =>
+      startRelay({
+        cluster: CLUSTER,
+        relay: 'test',
+        epoch: ++epoch,
+        mode,
+        namespaces: null,
+        settleMs: 25,
+        maxRemoved: 0.5,
+        readAccess: async () => ({ server: apiServer.url, tls: {}, proxy: null, headers: {} }),
+        ingestUrl: new URL(stack.url),
+        authorize: noAuthorization,
+        timers: fastTimers(clock),
+        random: Math.random,
+        log: logger,
+      }),
+    [Symbol.asyncDispose]: () => running.disposeAsync(),
+  };
+}
+
+type World = Awaited<ReturnType<typeof startWorld>>;
+
+/** Looks until a check passes; its last failure is thrown. */
+async function eventually(check: () => Promise<void> | void): Promise<void> {
+  for (let look = 1; ; look++) {
+    try {
+      return await check();
+    } catch (error) {
+      if (look >= MAX_LOOKS) throw error;
+      await systemTimers.sleep(LOOK_MS);
+    }
+  }
+}
+
+/** What the objects of the API server say, by `namespace/service:port`. */
+function truth({ objects }: ApiServer, mode: Mode) {
+  const listed = mode === 'slices' ? objects.list('EndpointSlice') : objects.list('Endpoints');
+  const recorded = listed.map((object) => ({
+    object: object as unknown as RawSlice | RawEndpoints,
+    version: object.metadata.resourceVersion ?? '',
+  }));
+  return naiveSets(objects.list('Service') as unknown as RawService[], recorded);
+}
+
+async function answersAreTrue({ apiServer, stack }: World, mode: Mode): Promise<void> {
+  const cluster = new StackCluster(stack, CLUSTER, mode);
+  for (const [port, expected] of Object.entries(truth(apiServer, mode))) {
+    const [service = '', number = ''] = port.split(':');
+    const [namespace = '', name = ''] = service.split('/');
+    const { set } = await cluster.answer({ namespace, name }, { port: number });
+    assert.deepEqual(set?.addresses.map(addressKey), Object.keys(expected.ready).sort(compareText), port);
+    assert.equal(set?.notReady, expected.notReady, port);
+  }
+}
+
+/** Replays the whole bus; each port's copy is what the API answers. */
+async function replayIsTrue({ stack, apiServer }: World, mode: Mode): Promise<Replica> {
+  const replica = new Replica();
+  for (const delta of await new StackCluster(stack, CLUSTER, mode).takeDeltas()) replica.apply(delta);
+  for (const [port, { ready }] of Object.entries(truth(apiServer, mode))) {
+    const copy = replica.port(`${CLUSTER}/${port}`);
+    assert.deepEqual(
+      [...copy.addresses.keys()].sort(compareText),
+      Object.keys(ready).sort(compareText),
+      port,
+    );
+  }
+  return replica;
+}
+
+function createService({ objects }: ApiServer, name: string): void {
+  objects.create({
+    kind: 'Service',
+    metadata: { name, namespace: 'default' },
+    spec: { selector: { app: name }, ports: [{ name: 'http', port: 80, targetPort: 8080 }] },
+  });
+}
+
+let pods = 0;
+
+function createPod({ objects }: ApiServer, app: string): string {
+  const name = `${app}-${++pods}`;
+  const podIP = `10.244.${Math.floor(pods / 200)}.${(pods % 200) + 1}`;
+  objects.create({
+    kind: 'Pod',
+    metadata: { name, namespace: 'default', labels: { app } },
+    spec: {
+      nodeName: 'n1',
+      containers: [{ name: 'main', image: 'web', ports: [{ name: 'http', containerPort: 8080 }] }],
+    },
+  });
+  objects.patchStatus(
+    { kind: 'Pod', namespace: 'default', name },
+    { phase: 'Running', podIP, podIPs: [{ ip: podIP }], conditions: [{ type: 'Ready', status: 'True' }] },
+  );
+  return name;
+}
+
+function deletePod({ objects }: ApiServer, name: string): void {
+  objects.delete({ kind: 'Pod', namespace: 'default', name });
+}
+
+async function populate({ apiServer, quiet }: World): Promise<Record<string, string[]>> {
+  const names: Record<string, string[]> = {};
+  // A pod on a node that does not exist is in no slice.
+  apiServer.objects.create({
+    kind: 'Node',
+    metadata: { name: 'n1', labels: { 'topology.kubernetes.io/zone': 'a' } },
+  });
+  for (const app of ['web', 'shop', 'empty']) {
+    createService(apiServer, app);
+    names[app] = app === 'empty' ? [] : Array.from({ length: 7 }, () => createPod(apiServer, app));
+  }
+  await quiet();
+  return names;
+}
+
+const usageOf = async ({ stack }: World) =>
+  (await (await fetch(`${stack.url}/local/usage`)).json()) as { calls: Record<string, number> };
+
+describe('relay, ingest, table and bus over a control plane', () => {
+  for (const mode of ['slices', 'endpoints'] as const) {
+    test(`${mode}: a cold start publishes each set whole, without a false NoEndpoints, and a live change at once (W3)`, async () => {
+      await using world = await startWorld();
+      await populate(world);
+      await using _relay = world.startRelay(mode);
+      await eventually(() => answersAreTrue(world, mode));
+      const deltas = await new StackCluster(world.stack, CLUSTER, mode).takeDeltas();
+      const first = new Map(deltas.toReversed().map((delta) => [delta.detail.service, delta]));
+      assert.deepEqual(
+        [...first].filter(([, { type }]) => type === 'NoEndpoints').map(([name]) => name),
+        ['empty'],
+      );
+      createPod(world.apiServer, 'empty');
+      await world.quiet();
+      await eventually(() => answersAreTrue(world, mode));
+      await replayIsTrue(world, mode);
+    });
+
+    test(`${mode}: a restart over an unchanged cluster costs no head, no chunk and no delta (P5)`, async () => {
+      await using world = await startWorld();
+      await populate(world);
+      await using first = world.startRelay(mode);
+      await eventually(() => answersAreTrue(world, mode));
+      await eventually(() => assert.deepEqual(first.notReady(), []));
+      await first[Symbol.asyncDispose]();
+      const { last } = await world.stack.bus.read({ after: 0, limit: 0, wait: 0 });
+      const { calls: before } = await usageOf(world);
+      await using second = world.startRelay(mode);
+      await eventually(() => assert.deepEqual(second.notReady(), []));
+      const { calls: after } = await usageOf(world);
+      assert.equal(after.UpdateItem, before.UpdateItem);
+      assert.deepEqual((await world.stack.bus.read({ after: last, limit: 10, wait: 0 })).entries, []);
+    });
+
+    test(`${mode}: what changed while no relay watched is one net delta a port, found by the inventory (W11)`, async () => {
+      await using world = await startWorld();
+      const { web = [], shop = [] } = await populate(world);
+      await using first = world.startRelay(mode);
+      await eventually(() => answersAreTrue(world, mode));
+      await first[Symbol.asyncDispose]();
+      const { last } = await world.stack.bus.read({ after: 0, limit: 0, wait: 0 });
+      for (const name of web.slice(0, 2)) deletePod(world.apiServer, name);
+      createPod(world.apiServer, 'web');
+      for (const name of shop) deletePod(world.apiServer, name);
+      world.apiServer.objects.delete({ kind: 'Service', namespace: 'default', name: 'shop' });
+      await world.quiet();
+      await using second = world.startRelay(mode);
+      await eventually(() => answersAreTrue(world, mode));
+      await eventually(() => assert.deepEqual(second.notReady(), []));
+      const replica = await replayIsTrue(world, mode);
+      assert.equal(replica.port(`${CLUSTER}/default/shop:80`).exists, false);
+      const { entries } = await world.stack.bus.read({ after: last, limit: 100, wait: 0 });
+      const details = entries.map(({ detail }) => detail as { service: string; cause: { type: string } });
+      assert.deepEqual(details.map(({ service }) => service).sort(compareText), ['shop', 'web']);
+      assert.deepEqual([...new Set(details.map(({ cause }) => cause.type))], ['RESYNC']);
+    });
+  }
+
+  test('the API server restarts and forgets its history in the middle of changes: nothing is lost (W4)', async () => {
+    await using world = await startWorld();
+    const { web = [] } = await populate(world);
+    await using _relay = world.startRelay('slices');
+    await eventually(() => answersAreTrue(world, 'slices'));
+    for (const name of web.slice(0, 3)) deletePod(world.apiServer, name);
+    await world.apiServer.restart();
+    world.apiServer.compact();
+    for (let count = 0; count < 5; count++) createPod(world.apiServer, 'web');
+    await world.quiet();
+    await eventually(() => answersAreTrue(world, 'slices'));
+    await replayIsTrue(world, 'slices');
+  });
+
+  test('a slice whose label changes leaves one service and joins the other (S10)', async () => {
+    await using world = await startWorld();
+    const { apiServer } = world;
+    for (const name of ['blue', 'green']) {
+      apiServer.objects.create({
+        kind: 'Service',
+        metadata: { name, namespace: 'default' },
+        spec: { ports: [{ name: 'http', port: 80 }] },
+      });
+    }
+    const sliceOf = (service: string) =>
+      ({
+        kind: 'EndpointSlice',
+        metadata: {
+          name: 'hand-made',
+          namespace: 'default',
+          labels: { 'kubernetes.io/service-name': service },
+        },
+        addressType: 'IPv4',
+        ports: [{ name: 'http', port: 8080, protocol: 'TCP' }],
+        endpoints: [{ addresses: ['192.0.2.7'], conditions: { ready: true } }],
+      }) as const;
+    apiServer.objects.create(sliceOf('blue'));
+    await using _relay = world.startRelay('slices');
+    await eventually(() => answersAreTrue(world, 'slices'));
+    apiServer.objects.update(sliceOf('green'));
+    await eventually(() => answersAreTrue(world, 'slices'));
+    const replica = await replayIsTrue(world, 'slices');
+    assert.equal(replica.port(`${CLUSTER}/default/blue:80`).addresses.size, 0);
+  });
+
+  test('a cluster changes from slices to Endpoints and back without a removal (S12)', async () => {
+    await using world = await startWorld();
+    await populate(world);
+    for (const mode of ['slices', 'endpoints', 'slices'] as const) {
+      await using relay = world.startRelay(mode);
+      await eventually(() => answersAreTrue(world, mode));
+      await eventually(() => assert.deepEqual(relay.notReady(), []));
+    }
+    const deltas = await new StackCluster(world.stack, CLUSTER, 'slices').takeDeltas();
+    assert.deepEqual(
+      deltas.flatMap(({ detail }) => detail.removed),
+      [],
+    );
+    await replayIsTrue(world, 'slices');
+  });
+});
