@@ -13,6 +13,7 @@ import { StackClock } from '../../infra/local/stack-clock.ts';
 import { noAuthorization } from '../../relay/authorization.ts';
 import { startRelay } from '../../relay/relay.ts';
 import { systemTimers, type Timers } from '../../relay/timers.ts';
+import { deltaDetail } from '../../wire/delta.ts';
 import type { Mode } from '../../wire/envelope.ts';
 import { createLogger } from '../../wire/log.ts';
 import { naiveSets } from '../core/naive-model.ts';
@@ -215,7 +216,7 @@ describe('relay, ingest, table and bus over a control plane', () => {
       assert.deepEqual((await world.stack.bus.read({ after: last, limit: 10, wait: 0 })).entries, []);
     });
 
-    test(`${mode}: what changed while no relay watched is one net delta a port, found by the inventory (W11)`, async () => {
+    test(`${mode}: what changed while no relay watched is told as the net of it, found by the inventory (W11, S4)`, async () => {
       await using world = await startWorld();
       const { web = [], shop = [] } = await populate(world);
       await using first = world.startRelay(mode);
@@ -233,9 +234,19 @@ describe('relay, ingest, table and bus over a control plane', () => {
       const replica = await replayIsTrue(world, mode);
       assert.equal(replica.port(`${CLUSTER}/default/shop:80`).exists, false);
       const { entries } = await world.stack.bus.read({ after: last, limit: 100, wait: 0 });
-      const details = entries.map(({ detail }) => detail as { service: string; cause: { type: string } });
-      assert.deepEqual(details.map(({ service }) => service).sort(compareText), ['shop', 'web']);
+      const details = entries.map(({ detail }) => deltaDetail.parse(detail));
+      assert.deepEqual([...new Set(details.map(({ service }) => service))].sort(compareText), [
+        'shop',
+        'web',
+      ]);
       assert.deepEqual([...new Set(details.map(({ cause }) => cause.type))], ['RESYNC']);
+      const removed = new Set(details.flatMap((detail) => detail.removed.map(addressKey)));
+      const added = details.flatMap((detail) => detail.added.map(addressKey));
+      assert.deepEqual([added.length, removed.size], [1, 9]);
+      assert.deepEqual(
+        added.filter((key) => removed.has(key)),
+        [],
+      );
     });
   }
 
