@@ -59,6 +59,10 @@ describe('a slice leaves before it joins (S10)', () => {
       waves(move('a', 'one', 'two'), move('b', 'two', 'one'), move('c', null, 'db')),
       ['db(-2)', 'two(-0)', 'one(+0 -1)', 'two(+1)'],
     ],
+    'who waits for a circle does not open it': [
+      waves(move('p', 'db'), move('x', 'db', 'one'), move('a', 'one', 'two'), move('b', 'two', 'one')),
+      ['one(-1 -3)', 'db(+0 +1) two(-2 +3)', 'one(+2)'],
+    ],
     "a slice that is nobody's only leaves": [waves(move('a', null, 'web')), ['web(-0)']],
   };
   for (const [sentence, [came, want]] of Object.entries(cases))
