@@ -101,15 +101,21 @@ export function equalContents(a: EndpointContent, b: EndpointContent): boolean {
 const MIRROR_IDENTITY = 'mirror.linkerd.io/remote-gateway-identity';
 const MIRROR_NAME = 'mirror.linkerd.io/remote-svc-fq-name';
 const MIRROR_CLUSTER = 'mirror.linkerd.io/cluster-name';
+/** Longer than any DNS name with a port: an annotation may have 256 KB, and each address carries it. */
+const MAX_MIRROR_LENGTH = 512;
 
-/** Reads Linkerd's mirror annotations and label; an empty value is an absent one (S32). */
+/** Reads Linkerd's mirror annotations and label; an empty value is an absent one (S32), and so is a senseless one (P6). */
 export function readMirror(metadata: ObjectMeta): Mirror | null {
-  const identity = metadata.annotations?.[MIRROR_IDENTITY] || null;
-  const remoteName = metadata.annotations?.[MIRROR_NAME] || null;
-  const cluster = metadata.labels?.[MIRROR_CLUSTER] || null;
+  const identity = mirrorValue(metadata.annotations?.[MIRROR_IDENTITY]);
+  const remoteName = mirrorValue(metadata.annotations?.[MIRROR_NAME]);
+  const cluster = mirrorValue(metadata.labels?.[MIRROR_CLUSTER]);
   return identity === null && remoteName === null && cluster === null
     ? null
     : { identity, remoteName, cluster };
+}
+
+function mirrorValue(value: string | undefined): string | null {
+  return value === undefined || value === '' || value.length > MAX_MIRROR_LENGTH ? null : value;
 }
 
 /** The uids under which an object names `service` as its owner (S35), sorted. */

@@ -150,7 +150,6 @@ function scopeOf(
   const isWhole =
     holders === undefined ||
     before.windows.size + after.windows.size > 0 ||
-    before.preferredKind !== after.preferredKind ||
     applied.some(({ kind }) => kind === 'service');
   if (isWhole)
     return { before: [...before.objects.values()], after: [...after.objects.values()], ips: undefined };
@@ -287,11 +286,15 @@ function isPortAlike(a: ServiceRecord | null, b: ServiceRecord | null, id: PortI
   return a?.uid === b?.uid && nameIn(a) === nameIn(b);
 }
 
-/** The oldest trigger time of the batch; unknown for deletions (S47). */
+/**
+ * The oldest trigger time of the batch; unknown for deletions (S47), and where only more is known of pods: the time that an
+ * object tells is that of its own last change.
+ */
 function oldestTrigger(applied: readonly AppliedChange[]): string | null {
   let oldest: string | null = null;
-  for (const { change, after } of applied) {
+  for (const { change, before, after } of applied) {
     const { triggeredAt } = change;
+    if (before?.uid === after?.uid && before?.version === after?.version) continue;
     if (after === null || triggeredAt === null || Number.isNaN(Date.parse(triggeredAt))) continue;
     if (oldest === null || Date.parse(triggeredAt) < Date.parse(oldest)) oldest = triggeredAt;
   }

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
+import fc from 'fast-check';
 import * as yaml from 'yaml';
 import { addressKey, compareText } from '../core/address.ts';
 import type { EventStatus } from '../wire/events.ts';
@@ -115,6 +116,8 @@ export interface CaseTarget {
 const FOLDER = new URL('cases/', import.meta.url);
 /** Longer than a rename window, in milliseconds: only once they are closed is the end the same in every order (S3). */
 const WINDOWS_CLOSED_MS = 15_000;
+/** Which orders are sampled; any whole number. */
+const SEED = Number(process.env.SEED ?? 20_261_130);
 
 /** Every story, sorted by file name. */
 export function loadCases(): Case[] {
@@ -142,6 +145,25 @@ export async function runReordered(story: Case, order: readonly number[], target
     await run.takeDeltas();
   });
   await named(`steps in the order ${order}`, () => checkEnd(story, run));
+}
+
+/** Orders to tell a story in: all that there are, or so many of them, the reverse first. */
+export function ordersOf({ steps }: Case, max: number): number[][] {
+  const written = [...steps.keys()];
+  if (factorial(written.length) <= max) return permutations(written);
+  const order = fc.shuffledSubarray(written, { minLength: written.length });
+  return [written.toReversed(), ...fc.sample(order, { numRuns: max - 1, seed: SEED })];
+}
+
+function permutations(items: readonly number[]): number[][] {
+  if (items.length === 0) return [[]];
+  return items.flatMap((first) =>
+    permutations(items.filter((item) => item !== first)).map((rest) => [first, ...rest]),
+  );
+}
+
+function factorial(n: number): number {
+  return n < 2 ? 1 : n * factorial(n - 1);
 }
 
 async function checkEnd({ name, final, queries = [] }: Case, run: Run): Promise<void> {

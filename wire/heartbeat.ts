@@ -11,6 +11,8 @@ const MAX_SERIES = 16;
 const MAX_BOUNDS = 64;
 const MAX_LABELS = 8;
 const MAX_LABEL_LENGTH = 128;
+/** All histograms as JSON: they are stored in one item with the scope, at each heartbeat anew. */
+const MAX_HISTOGRAM_CHARS = 40_000;
 
 /** One series of a histogram since the relay's start, cumulative as Prometheus has it. */
 const histogramSeries = z
@@ -47,9 +49,10 @@ export const histograms = z
     z.string().regex(/^[a-z_][a-z0-9_]{0,127}$/, 'must be a metric name of a-z, 0-9 and "_"'),
     z.array(histogramSeries).max(MAX_SERIES),
   )
+  .refine((value) => Object.keys(value).length <= MAX_HISTOGRAMS, `must have at most ${MAX_HISTOGRAMS} names`)
   .refine(
-    (value) => Object.keys(value).length <= MAX_HISTOGRAMS,
-    `must have at most ${MAX_HISTOGRAMS} names`,
+    (value) => JSON.stringify(value).length <= MAX_HISTOGRAM_CHARS,
+    `must have at most ${MAX_HISTOGRAM_CHARS} characters as JSON`,
   );
 export type Histograms = z.infer<typeof histograms>;
 

@@ -22,11 +22,21 @@ const MAX_ENDPOINTS = 10_000;
 const MAX_PORTS = 1000;
 /** Addresses of one endpoint, of which only the first counts (S15): the API server's limit is 100. */
 const MAX_ENDPOINT_ADDRESSES = 1000;
-const MAX_OWNERS = 1000;
+const MAX_OWNERS = 100;
 const MAX_HINTS = 1000;
+/**
+ * UTF-8 bytes of the names in one endpoint, and in all ports of an object: so that an item of the table holds its ports
+ * and the most endpoints that are kept together, however badly they compress. Real ones have a tenth.
+ */
+const MAX_ENDPOINT_BYTES = 1600;
+const MAX_PORTS_BYTES = 70_000;
 
+const word = z
+  .string()
+  .max(MAX_NAME_LENGTH)
+  .refine((value) => value.isWellFormed(), 'must be Unicode text');
 /** A name that is published as it is: node, zone, hostname, target. */
-const text = z.string().max(MAX_NAME_LENGTH).nullish();
+const text = word.nullish();
 /** Any number at all: whether it is a port number is core's to judge. */
 const portNumber = z
   .custom<number>((value) => typeof value === 'number', 'must be a number')
@@ -92,6 +102,24 @@ interface Joined {
   readonly ownerReferences?: readonly { readonly kind: string; readonly name: string }[] | null | undefined;
 }
 
+/** UTF-8 bytes of all texts in a value. */
+function textBytes(value: unknown): number {
+  if (typeof value === 'string') return Buffer.byteLength(value);
+  if (typeof value !== 'object' || value === null) return 0;
+  return Object.values(value).reduce((sum: number, part) => sum + textBytes(part), 0);
+}
+
+/** Keeps the names of one endpoint within bounds; those of its IPs have their own. */
+function hasShortNames({ addresses: _addresses, ip: _ip, ...names }: { addresses?: unknown; ip?: unknown }) {
+  return textBytes(names) <= MAX_ENDPOINT_BYTES;
+}
+const SHORT_NAMES = `must have names of at most ${MAX_ENDPOINT_BYTES} bytes together`;
+
+function hasShortPorts(ports: unknown): boolean {
+  return textBytes(ports) <= MAX_PORTS_BYTES;
+}
+const SHORT_PORTS = `must have names of at most ${MAX_PORTS_BYTES} bytes together`;
+
 const slicePorts = z
   .array(z.object({ name: text, protocol: text, port: portNumber, appProtocol: text }))
   .max(MAX_PORTS)
@@ -111,7 +139,8 @@ export const service = z.object({
       ports: z
         .array(z.object({ name: text, port: portNumber, protocol: text }))
         .max(MAX_PORTS)
-        .nullish(),
+        .nullish()
+        .refine(hasShortPorts, SHORT_PORTS),
       internalTrafficPolicy: text,
       externalName: text,
     })
@@ -119,7 +148,7 @@ export const service = z.object({
 }) satisfies z.ZodType<Service>;
 
 const hints = z
-  .array(z.object({ name: z.string().max(MAX_NAME_LENGTH) }))
+  .array(z.object({ name: word }))
   .max(MAX_HINTS)
   .nullish();
 
@@ -128,25 +157,31 @@ export const endpointSlice = z.object({
   kind: z.literal('EndpointSlice'),
   metadata: metadata.superRefine(checkServiceName),
   addressType: text,
-  ports: slicePorts,
+  ports: slicePorts.refine(hasShortPorts, SHORT_PORTS),
   endpoints: z
     .array(
-      z.object({
-        addresses: z.array(z.string()).max(MAX_ENDPOINT_ADDRESSES).nullish(),
-        conditions: z.object({ ready: flag, serving: flag, terminating: flag }).nullish(),
-        hostname: text,
-        nodeName: text,
-        zone: text,
-        hints: z.object({ forZones: hints, forNodes: hints }).nullish(),
-        targetRef,
-      }),
+      z
+        .object({
+          addresses: z.array(z.string()).max(MAX_ENDPOINT_ADDRESSES).nullish(),
+          conditions: z.object({ ready: flag, serving: flag, terminating: flag }).nullish(),
+          hostname: text,
+          nodeName: text,
+          zone: text,
+          hints: z.object({ forZones: hints, forNodes: hints }).nullish(),
+          targetRef,
+        })
+        .refine(hasShortNames, SHORT_NAMES),
     )
     .max(MAX_ENDPOINTS)
     .nullish(),
 }) satisfies z.ZodType<EndpointSlice>;
 
 const endpointAddresses = z
-  .array(z.object({ ip: z.string(), hostname: text, nodeName: text, targetRef }))
+  .array(
+    z
+      .object({ ip: z.string(), hostname: text, nodeName: text, targetRef })
+      .refine(hasShortNames, SHORT_NAMES),
+  )
   .max(MAX_ENDPOINTS)
   .nullish();
 
@@ -167,7 +202,8 @@ export const endpoints = z.object({
     .refine(
       (subsets) => countPorts(subsets ?? []) <= MAX_ENDPOINTS,
       `must have at most ${MAX_ENDPOINTS} ports in all subsets together`,
-    ),
+    )
+    .refine((subsets) => hasShortPorts((subsets ?? []).map(({ ports }) => ports)), SHORT_PORTS),
 }) satisfies z.ZodType<Endpoints>;
 
 function countAddresses(

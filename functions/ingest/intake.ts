@@ -14,6 +14,7 @@ import {
   parseWatchEvent,
   type WatchEvent,
 } from '../../wire/events.ts';
+import { instantText } from '../../wire/instant.ts';
 
 /** Where in a cluster a service is. */
 export interface ServicePlace {
@@ -150,9 +151,15 @@ function originOf(event: WatchEvent, index: number, context: IntakeContext): Ori
     cause,
     isStateUnknown: event.stateUnknown,
     isConfirmed: event.confirm,
-    triggeredAt: event.type === 'DELETED' ? null : (metadata.annotations?.[TRIGGER_TIME] ?? null),
+    triggeredAt: event.type === 'DELETED' ? null : triggerTimeOf(metadata),
     observedAt: event.observedAt ?? context.receivedAt,
   };
+}
+
+/** Anybody may write the annotation: what is no instant is unknown (S47). */
+function triggerTimeOf({ annotations }: WatchEvent['object']['metadata']): string | null {
+  const parsed = instantText.safeParse(annotations?.[TRIGGER_TIME]);
+  return parsed.success ? parsed.data : null;
 }
 
 function leavesOf(event: WatchEvent, name: string | null, origin: Origin): Placement['changes'] {

@@ -222,6 +222,23 @@ describe('Endpoints resolve ports subset by subset (S40, S41)', () => {
   };
   for (const [sentence, [object, port, want]] of Object.entries(cases))
     test(sentence, () => assert.deepEqual(said([object], { port }), want));
+
+  test('of one ip:port in two subsets the smallest target counts, whichever comes first (S11)', () => {
+    const subset = (pod: string, ...ports: RawSlicePort[]) => ({
+      addresses: [{ ip: '10.0.0.1', targetRef: { kind: 'Pod', name: pod } }],
+      ports,
+    });
+    for (const [one, other] of [
+      ['a', 'b'],
+      ['b', 'a'],
+    ] as const) {
+      const found = resolve([endpoints([subset(one, HTTP_8080), subset(other, HTTP_8080, ADMIN)])]);
+      assert.deepEqual(
+        [...found.values()].map(({ address }) => address.target?.name),
+        ['a'],
+      );
+    }
+  });
 });
 
 describe('while a cluster changes its mode, both kinds count and the stored one prevails (S12)', () => {
@@ -285,6 +302,20 @@ describe('a mirrored service speaks for its bare addresses (S32)', () => {
       slice('a', [endpoint('10.0.0.1', 'ready', { pod: 'p' })], MIRROR),
     );
     assert.deepEqual({ identity, authority, labels }, { identity: null, authority: null, labels: {} });
+  });
+  for (const [annotation, want] of [
+    ['remote-gateway-identity', { identity: 'x', authority: null, labels: {} }],
+    ['remote-svc-fq-name', { identity: null, authority: 'x:80', labels: {} }],
+  ] as const)
+    test(`${annotation} alone`, () => {
+      const { identity, authority, labels } = first(
+        slice('a', ['203.0.113.7'], { annotations: { [`mirror.linkerd.io/${annotation}`]: 'x' } }),
+      );
+      assert.deepEqual({ identity, authority, labels }, want);
+    });
+  test('the cluster alone', () => {
+    const { labels } = first(slice('a', ['203.0.113.7'], { labels: MIRROR.labels }));
+    assert.deepEqual(labels, { target_cluster: 'east' });
   });
   test('empty annotations are absent ones', () => {
     const annotations = {

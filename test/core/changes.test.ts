@@ -372,6 +372,14 @@ checkTable('a Service is recorded as any object (S35)', {
     ],
     want: { status: 'stale', isWritten: false, service: 'new@9' },
   },
+  'the same version is unchanged, whatever it says': {
+    given: [putService(service()), putService(service({ ports: [] }))],
+    want: { status: 'unchanged', isWritten: false },
+  },
+  'another port is applied': {
+    given: [putService(service({}, { version: 1 })), putService(service({ ports: [] }, { version: 2 }))],
+    want: { status: 'applied', isWritten: true, applied: 1, service: 'uid-svc@2' },
+  },
   'its deletion is remembered': {
     given: [
       putService(service({}, { version: 1 })),
@@ -420,7 +428,7 @@ checkTable('what an inventory misses is removed', {
   },
   'but not what lives and is no longer watched': {
     given: [put({ version: 10 }), forget('A', true)],
-    want: { status: 'applied', objects: [], deletions: [] },
+    want: { status: 'applied', isWritten: true, objects: [], deletions: [] },
   },
   'a Service too': {
     given: [putService(service({}, { version: 3 })), forget('uid-svc', false)],
@@ -437,7 +445,7 @@ describe('a deletion is remembered for ten minutes at least (S45)', () => {
   const later = (ms: number) => (NOW + ms) as EpochMs;
 
   test('until then', () => {
-    const { records } = foldChanges(deleted, [put({ version: 1, uid: 'B' })], later(DELETION_MEMORY_MS));
+    const { records } = foldChanges(deleted, [put({ version: 1, uid: 'B' })], later(10 * 60_000));
     assert(records.deletions.has('A'));
   });
   test('afterwards the next write forgets it', () => {

@@ -15,6 +15,7 @@ describe('what an Endpoints object contributes (S40, S41)', () => {
       'no subsets: nothing': [endpoints(null), []],
       'an empty list of subsets: nothing': [endpoints([]), []],
       'a subset that holds nothing is none': [endpoints([{ addresses: null, ports: [] }]), []],
+      'a subset with ports alone still says how they are called': [endpoints([{ ports: [HTTP_8080] }]), [[]]],
       'addresses are ready, notReadyAddresses are not': [
         endpoints([
           { addresses: [{ ip: '10.0.0.2' }], notReadyAddresses: [{ ip: '10.0.0.1' }], ports: [HTTP_8080] },

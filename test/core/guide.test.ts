@@ -126,29 +126,40 @@ describe('my-app: blue-green by hand', () => {
 });
 
 describe('remote-service: another cluster behind a Service without a selector', () => {
+  const remote = service({ selector: null }, { name: 'remote-service' });
+  const gateway = slice('remote-service-gateway', ['203.0.113.10'], {
+    service: 'remote-service',
+    annotations: { 'mirror.linkerd.io/remote-svc-fq-name': 'remote-service.default.svc.cluster.local' },
+    labels: { 'mirror.linkerd.io/cluster-name': 'east' },
+    ports: [{ ...HTTP_8080, port: 4143 }],
+  });
+  const published = {
+    ip: '203.0.113.10',
+    port: 4143,
+    family: 'IPv4',
+    authority: 'remote-service.default.svc.cluster.local:80',
+    labels: {
+      target_cluster: 'east',
+      target_service: 'remote-service',
+      target_service_namespace: 'default',
+    },
+  };
+
   test('its gateway is an address like any other, and says whom it stands for', () => {
-    const remote = service({ selector: null }, { name: 'remote-service' });
-    const gateway = slice('remote-service-gateway', ['203.0.113.10'], {
-      service: 'remote-service',
-      annotations: { 'mirror.linkerd.io/remote-svc-fq-name': 'remote-service.default.svc.cluster.local' },
-      labels: { 'mirror.linkerd.io/cluster-name': 'east' },
-      ports: [{ ...HTTP_8080, port: 4143 }],
-    });
+    const [delta] = told('slices', remote, gateway).drain();
+    assert.deepEqual(delta?.detail.added, [published]);
+  });
+  test('deleted and back, it still says whom it stands for (L40)', () => {
     const cluster = told('slices', remote, gateway);
+    const again = (object: WatchedObject) => ({
+      ...object,
+      metadata: { ...object.metadata, uid: `${object.metadata.uid}-2`, resourceVersion: '9' },
+    });
+    cluster.post([remote, gateway].map((object) => ({ type: 'DELETED', object })));
+    cluster.drain();
+    cluster.post([remote, gateway].map((object) => ({ type: 'ADDED', object: again(object) })));
     const [delta] = cluster.drain();
-    assert.deepEqual(delta?.detail.added, [
-      {
-        ip: '203.0.113.10',
-        port: 4143,
-        family: 'IPv4',
-        authority: 'remote-service.default.svc.cluster.local:80',
-        labels: {
-          target_cluster: 'east',
-          target_service: 'remote-service',
-          target_service_namespace: 'default',
-        },
-      },
-    ]);
+    assert.deepEqual(delta?.detail.added, [published]);
   });
 });
 

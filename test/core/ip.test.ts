@@ -18,6 +18,7 @@ describe('an IP has one form (S14)', () => {
     'nothing but zeros': ['0:0:0:0:0:0:0:0', '::'],
     'no zeros at all': ['1:2:3:4:5:6:7:8', '1:2:3:4:5:6:7:8'],
     'the end written as IPv4': ['64:ff9b::192.0.2.33', '64:ff9b::c000:221'],
+    'nor is ffff behind anything else': ['64:ff9b::ffff:a00:1', '64:ff9b::ffff:a00:1'],
     'IPv4-compatible is not IPv4-mapped': ['::192.0.2.1', '::c000:201'],
   };
   for (const [sentence, [text, ip]] of Object.entries(forms))

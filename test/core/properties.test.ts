@@ -11,11 +11,19 @@ import { naiveSets, type RecordedObject } from './naive-model.ts';
 import { ObservedSets } from './observed-sets.ts';
 
 /** Runs of each property. */
-const RUNS = Number(process.env.RUNS ?? 300);
+const RUNS = Number(process.env.RUNS ?? 2000);
+/** What the runs are made from: the same seed makes the same ones. */
+const SEED = Number(process.env.SEED ?? Date.now() % 2 ** 31);
+/** After so many seconds a property has run enough; however long it takes when it is not given. */
+const MAX_SECONDS = process.env.MAX_SECONDS;
 /** Longer than a rename window, in milliseconds. */
 const WINDOWS_CLOSED_MS = 15_000;
 
-const PARAMETERS = { numRuns: RUNS };
+const PARAMETERS = {
+  numRuns: RUNS,
+  seed: SEED,
+  ...(MAX_SECONDS !== undefined && { interruptAfterTimeLimit: Number(MAX_SECONDS) * 1000 }),
+};
 
 /** A relay in front of one cluster, or of several that are told the same. */
 class Relay {
@@ -76,7 +84,7 @@ function hasOpenWindow(cluster: CoreCluster): boolean {
 for (const mode of ['slices', 'endpoints'] as const) {
   const given = (options?: HistoryOptions) => history(mode, options);
 
-  describe(`properties in ${mode} mode`, () => {
+  describe(`properties in ${mode} mode, ${RUNS} runs of each from seed ${SEED}`, () => {
     test('in order, every set is what the objects say, at every step, computed from all or from what was touched', async () => {
       await fc.assert(
         fc.asyncProperty(given(), async (events) => {

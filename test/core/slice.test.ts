@@ -71,11 +71,11 @@ describe('what a slice says of an endpoint', () => {
     ],
     'empty hints are no hints': [{ hints: {} }, { hints: null }],
     'hints of empty lists too': [{ hints: { forZones: [], forNodes: null } }, { hints: null }],
-    "a target's namespace defaults to the slice's (S30)": [
+    "a target's namespace defaults to the slice's (S30, L35)": [
       { targetRef: { kind: 'Pod', name: 'web-1' } },
       { target: { kind: 'Pod', namespace: 'default', name: 'web-1' } },
     ],
-    'a target of any kind, in any namespace (S31)': [
+    'a target of any kind, in any namespace (S31, L35)': [
       { targetRef: { kind: 'VirtualMachine', namespace: 'other', name: 'vm' } },
       { target: { kind: 'VirtualMachine', namespace: 'other', name: 'vm' } },
     ],
@@ -164,6 +164,18 @@ describe('senseless values are skipped alone and counted', () => {
     });
 });
 
+describe('what a slice without endpoints is', () => {
+  test('a placeholder is nothing (S16)', () => {
+    assert.deepEqual(contentOf(slice('a', null, { ports: null })).groups, []);
+  });
+  test('one with ports still says how they are called, for a rename (S23)', () => {
+    assert.deepEqual(
+      contentOf(slice('a', [])).groups.map(({ ports }) => ports.map(({ name }) => name)),
+      [['http']],
+    );
+  });
+});
+
 describe('one IP in two endpoints of a slice is one (S11)', () => {
   const cases: Readonly<Record<string, readonly [endpoints: RawEndpoint[], pod: string, condition: string]>> =
     {
@@ -201,7 +213,10 @@ describe('noise changes nothing, everything published does (S5)', () => {
   const raw = endpoint('10.0.0.1', 'ready', { pod: 'web-1', nodeName: 'n1', zone: 'a', hostname: 'h' });
   const base = slice('a', [raw, '10.0.0.2'], {
     version: 5,
-    ownerReferences: [{ kind: 'Service', name: 'web', uid: 'u' }],
+    ownerReferences: [
+      { kind: 'Service', name: 'web', uid: 'u' },
+      { kind: 'Service', name: 'web', uid: 't' },
+    ],
   });
   const noise: Readonly<Record<string, EndpointSlice>> = {
     'another order of endpoints (S6)': { ...base, endpoints: (base.endpoints ?? []).toReversed() },
@@ -219,6 +234,10 @@ describe('noise changes nothing, everything published does (S5)', () => {
           { kind: 'Endpoints', name: 'web', uid: 'e' },
         ],
       },
+    },
+    'another order of owners': {
+      ...base,
+      metadata: { ...base.metadata, ownerReferences: (base.metadata.ownerReferences ?? []).toReversed() },
     },
     'nil conditions that mean the same': {
       ...base,

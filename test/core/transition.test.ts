@@ -102,11 +102,10 @@ checkStories('a batch is one difference a port (S4)', 'slices', {
     ],
   ],
   'ports speak in the order of their ids, the vanished among them': [
-    [[put(service({ ports: [named('a', 90)] }))], ['90 = 0']],
-    [[put(service({ ports: [HTTP] }, { version: 2 })), put(slice('a', [ONE]))], ['80 = 1: +10.0.0.1:8080']],
+    [[put(service({ ports: [named('http', 90)] })), put(slice('a', [ONE]))], ['90 = 1: +10.0.0.1:8080']],
     [
-      [gone(service({}, { version: 3 }))],
-      ['80 = no Service: -10.0.0.1:8080 serviceDeleted', '90 = no Service'],
+      [put(service({ ports: [HTTP] }, { version: 2 }))],
+      ['80 = 1: +10.0.0.1:8080', '90 = 0: -10.0.0.1:8080 portRemoved'],
     ],
   ],
   'a new target number is one difference': [
@@ -396,6 +395,23 @@ checkStories('a renamed port keeps its addresses until its slices follow (S23)',
     [[sliceAt('x', ONE, 2, named('b', 8080)), sliceAt('y', TWO, 2, named('b', 8080))], []],
     [[sliceAt('y', TWO, 3, named('a', 8080))], ['80 = 1: -10.0.0.2:8080 gone']],
   ],
+  'nor does an empty one keep it from opening': [
+    NAMED_A,
+    [[put(slice('z', null, { ports: null }))], []],
+    [[portsAt(2, named('b'))], []],
+    [RENAME_WINDOW_MS, ['80 = 0: -10.0.0.1:8080 gone -10.0.0.2:8080 gone']],
+  ],
+  'each port has a window of its own': [
+    [
+      [portsAt(1, named('a'), named('x', 81)), sliceAt('s', ONE, 1, named('a', 8080), named('x', 8081))],
+      ['80 = 1: +10.0.0.1:8080', '81 = 1: +10.0.0.1:8081'],
+    ],
+    [[portsAt(2, named('b'), named('y', 81))], []],
+    [RENAME_WINDOW_MS - 1, []],
+    [[portsAt(3, named('b'), named('z', 81))], []],
+    [1, ['80 = 0: -10.0.0.1:8080 gone']],
+    [RENAME_WINDOW_MS - 1, ['81 = 0: -10.0.0.1:8081 gone']],
+  ],
   'slices that come meanwhile under the former name count': [
     NAMED_A,
     [[portsAt(2, named('b'))], []],
@@ -528,6 +544,25 @@ checkStories('the same in Endpoints mode', 'endpoints', {
       [],
     ],
   ],
+  'both names in two subsets of the object: re-pointed, no window': [
+    [
+      [
+        put(
+          endpoints([
+            { addresses: [{ ip: ONE }], ports: [named('a', 8080)] },
+            { addresses: [{ ip: TWO }], ports: [named('b', 8080)] },
+          ]),
+        ),
+        portsAt(1, named('a')),
+      ],
+      ['80 = 1: +10.0.0.1:8080'],
+    ],
+    [[portsAt(2, named('b'))], ['80 = 1: +10.0.0.2:8080 -10.0.0.1:8080 gone']],
+    [
+      [put(endpoints([{ addresses: [{ ip: ONE }], ports: [named('a', 8080)] }], { version: 2 }))],
+      ['80 = 0: -10.0.0.2:8080 gone'],
+    ],
+  ],
   'a rename is followed by the one object': [
     [
       [put(endpoints([{ addresses: [{ ip: ONE }], ports: [named('a', 8080)] }])), portsAt(1, named('a'))],
@@ -623,10 +658,10 @@ describe('the cause is the last event of the batch that changed the port', () =>
   for (const [sentence, [came, want]] of Object.entries(cases))
     test(sentence, () => assert.deepEqual(came, want));
 
-  test('a window that time closed names the rename', async () => {
+  test('a window that time closed names the last rename', async () => {
     const cluster = new CoreCluster('slices');
     cluster.post(NAMED_A[0] as readonly Sent[]);
-    cluster.post([portsAt(2, named('b'))]);
+    cluster.post([portsAt(2, named('c')), portsAt(3, named('b'))]);
     cluster.drain();
     await cluster.advance(RENAME_WINDOW_MS);
     const [delta] = cluster.drain();
@@ -634,7 +669,7 @@ describe('the cause is the last event of the batch that changed the port', () =>
       kind: 'Service',
       name: 'web',
       type: 'MODIFIED',
-      resourceVersion: '2',
+      resourceVersion: '3',
     });
   });
 });
@@ -772,7 +807,7 @@ describe('a change costs what it touches', () => {
     assert.deepEqual(deltas, []);
     assert.deepEqual(asked, [[ONE]]);
   });
-  test('a batch that changes nothing looks at nothing', () => {
+  test('a batch that changes nothing looks at nothing (S43, L43)', () => {
     const { isChanged, deltas } = transitOne({ ...whole, objects }, 'slices', [
       put(slice('a', [ONE], { version: 2 })),
     ]);
