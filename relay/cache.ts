@@ -23,12 +23,20 @@ interface CachedService extends ServiceKey {
   readonly objects: Map<ObjectId, Held>;
 }
 
+/** Hears of each object's state before and after; undefined = none. */
+type OnChange = (before: Held | undefined, after: Held | undefined) => void;
+
 /** The cluster's objects as they are now, by service; bounded by what lives, and by what lived and is not told yet. */
 export class Cache {
   readonly #objects = new Map<ObjectId, Held>();
   readonly #services = new Map<ServiceId, CachedService>();
   /** By uid: the other services under which an object was seen since the cloud last took a state of it (S10), and when last. */
   readonly #former = new Map<string, Map<string, Held>>();
+  readonly #onChange: OnChange;
+
+  constructor(onChange: OnChange = () => {}) {
+    this.#onChange = onChange;
+  }
 
   get(id: ObjectId): Held | undefined {
     return this.#objects.get(id);
@@ -49,8 +57,8 @@ export class Cache {
    * @returns false when it was seen under more services than can be told, so that only an inventory can tidy up.
    */
   put(held: Held): boolean {
-    const before = this.remove(held);
     const id = objectId(held);
+    const before = this.#take(id);
     this.#objects.set(id, held);
     if (held.service !== null) {
       const key = serviceId(held.namespace, held.service);
@@ -62,6 +70,7 @@ export class Cache {
       this.#services.set(key, service);
       service.objects.set(id, held);
     }
+    this.#onChange(before, held);
     if (before === undefined) return true;
     if (before.uid !== held.uid) this.#former.delete(before.uid);
     return this.#noteMove(before, held);
@@ -69,7 +78,12 @@ export class Cache {
 
   /** Takes an object out, whatever its uid. @returns what was held of it. */
   remove(object: Pick<Held, 'kind' | 'namespace' | 'name'>): Held | undefined {
-    const id = objectId(object);
+    const held = this.#take(objectId(object));
+    if (held !== undefined) this.#onChange(held, undefined);
+    return held;
+  }
+
+  #take(id: ObjectId): Held | undefined {
     const held = this.#objects.get(id);
     if (held === undefined) return undefined;
     this.#objects.delete(id);
@@ -138,5 +152,5 @@ export class Cache {
 }
 
 function isSameState(a: Held, b: Held): boolean {
-  return a.uid === b.uid && a.resourceVersion === b.resourceVersion && a.content === b.content;
+  return a.uid === b.uid && a.resourceVersion === b.resourceVersion && a.content.equals(b.content);
 }

@@ -2,6 +2,7 @@ import { hostname } from 'node:os';
 import * as z from 'zod';
 import { clusterName, MAX_NAMESPACES, type Mode, objectName } from '../wire/envelope.ts';
 import { LOG_LEVELS } from '../wire/log.ts';
+import { ENRICHMENTS } from './enrichment-watch.ts';
 
 const isTrue = z.stringbool({ truthy: ['true', '1'], falsy: ['false', '0'], error: 'must be true or false' });
 const text = z.string().min(1, 'must not be empty');
@@ -11,16 +12,24 @@ function number(min: number, max: number) {
   return z.coerce.number({ error }).min(min, error).max(max, error);
 }
 
-const namespaceList = z
-  .string()
-  .transform((list) =>
-    list
-      .split(',')
-      .map((name) => name.trim())
-      .filter((name) => name !== ''),
-  )
+const nameList = z.string().transform((list) =>
+  list
+    .split(',')
+    .map((name) => name.trim())
+    .filter((name) => name !== ''),
+);
+
+const namespaceList = nameList
   .transform((names) => (names.length === 0 ? null : names))
   .pipe(z.array(objectName).max(MAX_NAMESPACES).nullable());
+
+/** Comma-separated names of what is watched to tell more of each address. */
+export const enrichmentList = nameList
+  .pipe(z.array(z.enum(ENRICHMENTS, `must be of ${ENRICHMENTS.join(', ')}`)).max(ENRICHMENTS.length))
+  .refine(
+    (names) => !names.includes('servers') || names.includes('pods'),
+    'servers say something of pods alone: write pods,servers',
+  );
 
 const LOOPBACK = /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/;
 
@@ -38,6 +47,8 @@ const settings = z
     enableEndpointSlices: isTrue.default(true),
     /** Comma-separated; null is the whole cluster. */
     namespaces: namespaceList.default(null),
+    /** Nothing by default: pods are many, and few readers want to know their owners. */
+    enrich: enrichmentList.default([]),
     kubeconfig: text.nullable().default(null),
     context: text.nullable().default(null),
     /** Longer than the controllers take for one change, too short to be felt (W10a). */
@@ -78,6 +89,7 @@ const NAMES: Readonly<
     env: ['ENABLE_ENDPOINT_SLICES', 'enableEndpointSlices'],
   },
   namespaces: { flag: 'namespaces', env: ['NAMESPACES'] },
+  enrich: { flag: 'enrich', env: ['ENRICH'] },
   kubeconfig: { flag: 'kubeconfig', env: [] },
   context: { flag: 'context', env: ['KUBE_CONTEXT'] },
   settleMs: { flag: 'settle-ms', env: ['SETTLE_MS'] },

@@ -53,18 +53,22 @@ export class Connection implements AsyncDisposable {
   }
 
   /**
-   * GETs a path. A 401 is answered only after a second try with credentials read anew.
+   * GETs a path, in `accept`ed form. A 401 is answered only after a second try with credentials read anew.
    * @throws an error of undici when there is no answer, or of `readAccess` while there were never any credentials.
    */
-  async request(path: string, signal: AbortSignal): Promise<Dispatcher.ResponseData> {
-    const response = await this.#get(path, signal);
+  async request(
+    path: string,
+    signal: AbortSignal,
+    accept = 'application/json',
+  ): Promise<Dispatcher.ResponseData> {
+    const response = await this.#get(path, signal, accept);
     if (response.statusCode !== 401) return response;
     await response.body.dump();
     await this.#renew('refused');
-    return this.#get(path, signal);
+    return this.#get(path, signal, accept);
   }
 
-  async #get(path: string, signal: AbortSignal): Promise<Dispatcher.ResponseData> {
+  async #get(path: string, signal: AbortSignal, accept: string): Promise<Dispatcher.ResponseData> {
     const { timers, timeouts = TIMEOUTS } = this.#deps;
     const isFresh = this.#current !== null && timers.monotonic() - this.#current.readAt < ACCESS_MAX_AGE_MS;
     if (!isFresh) await this.#renew('aged');
@@ -75,7 +79,7 @@ export class Connection implements AsyncDisposable {
       origin,
       path: pathname.replace(/\/$/, '') + path,
       method: 'GET',
-      headers: { accept: 'application/json', 'user-agent': 'endpoints-watcher', ...access.headers },
+      headers: { accept, 'user-agent': 'endpoints-watcher', ...access.headers },
       headersTimeout: timeouts.headersMs,
       bodyTimeout: timeouts.silenceMs,
       signal,

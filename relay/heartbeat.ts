@@ -54,7 +54,7 @@ export class Heartbeat {
   async #beat(signal: AbortSignal): Promise<boolean> {
     const { ingest, envelope, state, onConflict, pulse, timers, log } = this.#deps;
     const json = JSON.stringify({ ...envelope, ...state() });
-    const answer = await ingest.post('/v1/heartbeat', json, heartbeatAnswer, signal);
+    const answer = await ingest.post('/v1/heartbeat', [json], heartbeatAnswer, signal);
     if (signal.aborted) return true;
     switch (answer.kind) {
       case 'ok':

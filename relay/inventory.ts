@@ -262,7 +262,7 @@ export class Inventory {
       restored: isRestored,
       services: named.services,
     });
-    const answer = await ingest.post('/v1/inventory', json, inventoryAnswer, signal);
+    const answer = await ingest.post('/v1/inventory', [json], inventoryAnswer, signal);
     return this.#judge(answer, signal);
   }
 

@@ -1,3 +1,5 @@
+import { StringDecoder } from 'node:string_decoder';
+
 /** A body, or a line of it, is larger than its reader allows. */
 class BodyTooLargeError extends Error {
   override readonly name = 'BodyTooLargeError';
@@ -19,24 +21,23 @@ export async function* readLines(
   chunks: AsyncIterable<Uint8Array>,
   maxBytes: number,
 ): AsyncGenerator<string, void, undefined> {
-  let parts: Uint8Array[] = [];
+  const decoder = new StringDecoder();
+  let line = '';
   let size = 0;
-  const add = (part: Uint8Array) => {
-    parts.push(part);
-    size += part.length;
-    if (size > maxBytes) throw new BodyTooLargeError(maxBytes);
-  };
   for await (const chunk of chunks) {
     let start = 0;
-    for (let end = chunk.indexOf(LINE_FEED); end !== -1; end = chunk.indexOf(LINE_FEED, start)) {
-      add(chunk.subarray(start, end));
-      const line = Buffer.concat(parts, size).toString();
-      parts = [];
-      size = 0;
+    for (let end = chunk.indexOf(LINE_FEED); start < chunk.length; end = chunk.indexOf(LINE_FEED, start)) {
+      const isWhole = end !== -1;
+      const part = chunk.subarray(start, isWhole ? end : undefined);
+      size += part.length;
+      if (size > maxBytes) throw new BodyTooLargeError(maxBytes);
+      line += decoder.write(part);
+      if (!isWhole) break;
       start = end + 1;
       if (line !== '') yield line;
+      line = '';
+      size = 0;
     }
-    if (start < chunk.length) add(chunk.subarray(start));
   }
 }
 

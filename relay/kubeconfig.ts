@@ -1,6 +1,7 @@
 import type { RequestOptions } from 'node:https';
-import { KubeConfig } from '@kubernetes/client-node/dist/config.js';
+import type { KubeConfig } from '@kubernetes/client-node/dist/config.js';
 import type { Access, ReadAccess } from './connection.ts';
+import { readInClusterAccess } from './in-cluster.ts';
 
 /** Where the configuration of the API server's clients is. */
 export interface KubeconfigSource {
@@ -18,17 +19,22 @@ export interface KubeconfigSource {
 export function kubeconfigAccess(source: KubeconfigSource): ReadAccess {
   let exec: KubeConfig | null = null;
   return async (reason) => {
-    const config = reason === 'aged' && exec !== null ? exec : loadConfig(source);
+    const { KUBECONFIG, KUBERNETES_SERVICE_HOST } = process.env;
+    if (source.kubeconfig === null && !KUBECONFIG && KUBERNETES_SERVICE_HOST) {
+      return readInClusterAccess(process.env);
+    }
+    const config = reason === 'aged' && exec !== null ? exec : await loadConfig(source);
     exec = config.getCurrentUser()?.exec === undefined ? null : config;
     return accessOf(config);
   };
 }
 
-function loadConfig({ kubeconfig, context }: KubeconfigSource): KubeConfig {
+/** client-node is loaded only where it is needed: it takes 35 MB. */
+async function loadConfig({ kubeconfig, context }: KubeconfigSource): Promise<KubeConfig> {
+  const { KubeConfig } = await import('@kubernetes/client-node/dist/config.js');
   const loaded = new KubeConfig();
   try {
     if (kubeconfig !== null) loaded.loadFromFile(kubeconfig);
-    else if (!process.env.KUBECONFIG && process.env.KUBERNETES_SERVICE_HOST) loaded.loadFromCluster();
     else loaded.loadFromDefault();
   } catch (error) {
     const reason = error instanceof Error ? error.message.split('\n')[0] : String(error);

@@ -172,7 +172,7 @@ export class Queue {
     const verdict = before === undefined ? undefined : this.#verdicts.get(before);
     if (
       before?.uid === held.uid &&
-      before.content === held.content &&
+      before.content.equals(held.content) &&
       (verdict === 'applied' || verdict === 'unchanged') &&
       (entry === undefined || !(this.#isUntold(entry) || entry.inFlight))
     ) {
@@ -184,10 +184,10 @@ export class Queue {
   }
 
   /** Sends the present state of an object, whatever was sent before. */
-  resend(held: Held, marks: Partial<Marks>): void {
+  resend(held: Held, marks: Partial<Marks>, type: 'ADDED' | 'MODIFIED' = 'ADDED'): void {
     const entry = this.#entry(held);
     entry.marks = mergeMarks(entry.marks, { ...NO_MARKS, ...marks });
-    this.#touch(entry, 'ADDED');
+    this.#touch(entry, type);
   }
 
   /** An inventory found this state in the cloud. */
@@ -242,16 +242,20 @@ export class Queue {
       if (services.has(group.id) || this.#waits(this.#readyAt(group), now)) continue;
       const linked = this.#linked(group);
       if (linked.entries.length === 0 || this.#waits(this.#freeAt(linked), now)) continue;
-      failures = Math.max(failures, ...linked.groups.map((member) => member.failures));
-      splits = Math.max(splits, ...linked.groups.map((member) => member.splits));
+      const worst = {
+        failures: Math.max(failures, ...linked.groups.map((member) => member.failures)),
+        splits: Math.max(splits, ...linked.groups.map((member) => member.splits)),
+      };
+      const share = 2 ** worst.splits;
+      const room = { bytes: MAX_BYTES / share - bytes, events: MAX_EVENTS / share - events };
       const entries = linked.entries.filter((entry) => !chosen.has(entry));
-      const room = { bytes: MAX_BYTES / 2 ** splits - bytes, events: MAX_EVENTS / 2 ** splits - events };
       const size = this.#sizeOf(entries);
       const fits = size.bytes <= room.bytes && size.events <= room.events;
-      const maxServices = MAX_SERVICES / 2 ** Math.min(failures, MAX_HALVINGS);
+      const maxServices = MAX_SERVICES / 2 ** Math.min(worst.failures, MAX_HALVINGS);
       if (chosen.size > 0 && !(fits && services.size + linked.services.size <= maxServices)) break;
       for (const entry of fits ? entries : this.#firstOf(entries, room)) chosen.add(entry);
       for (const service of linked.services) services.add(service);
+      ({ failures, splits } = worst);
       bytes += size.bytes;
       events += size.events;
     }
@@ -334,7 +338,7 @@ export class Queue {
   #sizeOf(entries: readonly Entry[]): Size {
     let [bytes, events] = [0, 0];
     for (const held of entries.flatMap((entry) => this.#waitingStates(entry))) {
-      bytes += held.content.length + EVENT_OVERHEAD_BYTES;
+      bytes += held.size + EVENT_OVERHEAD_BYTES;
       events++;
     }
     return { bytes, events };

@@ -1,11 +1,12 @@
 import type { Dispatcher } from 'undici';
 import { compareVersions } from '../core/version.ts';
+import type { WatchedKind } from '../wire/envelope.ts';
 import type { Logger } from '../wire/log.ts';
 import { Backoff } from './backoff.ts';
-import { type Compacted, compact, type Held } from './compact.ts';
+import type { Compacted } from './compact.ts';
 import type { Connection } from './connection.ts';
 import { readLines, readText } from './json-lines.ts';
-import { collectionPath, type Resource } from './resources.ts';
+import { collectionPath, type Resource, type Seen } from './resources.ts';
 import type { Timers } from './timers.ts';
 
 /** Why a list was made. */
@@ -24,17 +25,17 @@ export type ListCause =
   | 'restored';
 
 /** What a reflector saw, in order. */
-export type Observation =
+export type Observation<T extends Seen = Compacted> =
   /** A whole list: what it does not name is gone. */
   | {
       readonly kind: 'listed';
       readonly cause: ListCause;
-      readonly objects: readonly Held[];
+      readonly objects: readonly T['held'][];
       readonly resourceVersion: string;
       /** A consistent list came back below a version that was seen before: the storage went back. */
       readonly isRewound: boolean;
     }
-  | (Compacted & { readonly kind: 'event'; readonly type: 'ADDED' | 'MODIFIED' | 'DELETED' })
+  | (T & { readonly kind: 'event'; readonly type: 'ADDED' | 'MODIFIED' | 'DELETED' })
   /** The server does not let the relay read, or has no such resource (403, 404): it is asked again every minute. */
   | { readonly kind: 'denied'; readonly status: number; readonly reason: string };
 
@@ -94,8 +95,8 @@ export interface ReflectorDeps {
 }
 
 /** Follows one resource, in one namespace or all: one list, then every change in order, through every fault (W1–W9). */
-export class Reflector {
-  readonly resource: Resource;
+export class Reflector<T extends Seen = Compacted, K extends string = WatchedKind> {
+  readonly resource: Resource<T, K>;
   readonly namespace: string | null;
   readonly #deps: ReflectorDeps;
   readonly #backoff: Backoff;
@@ -110,7 +111,7 @@ export class Reflector {
   #wanted: ListCause | null = null;
   #attempt = new AbortController();
 
-  constructor(resource: Resource, namespace: string | null, deps: ReflectorDeps) {
+  constructor(resource: Resource<T, K>, namespace: string | null, deps: ReflectorDeps) {
     this.resource = resource;
     this.namespace = namespace;
     this.#deps = deps;
@@ -142,7 +143,7 @@ export class Reflector {
   }
 
   /** Everything there is to see, until `signal` is aborted. To be pulled without waiting for anything else (W9). */
-  async *observations(signal: AbortSignal): AsyncGenerator<Observation, void, undefined> {
+  async *observations(signal: AbortSignal): AsyncGenerator<Observation<T>, void, undefined> {
     const { timers, log, onEnding } = this.#deps;
     const stop = () => this.#attempt.abort();
     signal.addEventListener('abort', stop);
@@ -163,13 +164,18 @@ export class Reflector {
         onEnding(ending.kind);
         if (ending.kind === 'denied') yield ending;
         const waitMs = this.#follow(ending);
-        const level = ending.kind === 'ended' || ending.kind === 'interrupted' ? 'debug' : 'warn';
+        const level = this.#isNormal(ending) ? 'debug' : 'warn';
         log[level]('watch ended', { ending, next: this.#plan.kind, wait_ms: Math.round(waitMs) });
         if (waitMs > 0) await timers.sleep(waitMs, this.#attempt.signal);
       }
     } finally {
       signal.removeEventListener('abort', stop);
     }
+  }
+
+  #isNormal(ending: Ending): boolean {
+    if (ending.kind === 'denied') return ending.status === 404 && this.resource.isOptional === true;
+    return ending.kind === 'ended' || ending.kind === 'interrupted';
   }
 
   /** The table of W4: what to do next, and how long to wait before, in milliseconds. */
@@ -225,7 +231,7 @@ export class Reflector {
     return this.#backoff.next();
   }
 
-  async *#try(plan: Plan): AsyncGenerator<Observation, Ending | null, undefined> {
+  async *#try(plan: Plan): AsyncGenerator<Observation<T>, Ending | null, undefined> {
     try {
       switch (plan.kind) {
         case 'watchList':
@@ -249,12 +255,12 @@ export class Reflector {
   /** One watch; one that begins as a list goes on behind it. */
   async *#watch(
     plan: Plan & { kind: 'watchList' | 'watch' },
-  ): AsyncGenerator<Observation, Ending, undefined> {
+  ): AsyncGenerator<Observation<T>, Ending, undefined> {
     const { timers } = this.#deps;
-    let list: Map<string, Held> | null = plan.kind === 'watchList' ? new Map() : null;
+    let list: Map<string, T['held']> | null = plan.kind === 'watchList' ? new Map() : null;
     let isQuiet = true;
     const startedAt = timers.monotonic();
-    const response = await this.#get(this.#watchQuery(plan));
+    const response = await this.#get(this.#watchQuery(plan), 'PartialObjectMetadata');
     if (response.statusCode !== 200) return this.#endingOf(response);
     this.#isLive = list === null;
     for await (const line of readLines(response.body, MAX_LINE_BYTES)) {
@@ -276,13 +282,13 @@ export class Reflector {
       }
       if (type !== 'ADDED' && type !== 'MODIFIED' && type !== 'DELETED') continue;
       isQuiet = false;
-      const compacted = this.#compact(object, type === 'DELETED');
-      if (compacted === null) continue;
-      const { held } = compacted;
+      const seen = this.#read(object, type === 'DELETED');
+      if (seen === null) continue;
+      const { held } = seen;
       if (list === null) {
         this.#expiriesInARow = 0;
         this.#errorsInARow = 0;
-        yield { kind: 'event', type, ...compacted };
+        yield { kind: 'event', type, ...seen };
         this.#version = held.resourceVersion;
       } else if (type === 'DELETED') list.delete(`${held.namespace}/${held.name}`);
       else list.set(`${held.namespace}/${held.name}`, held);
@@ -300,20 +306,20 @@ export class Reflector {
   }
 
   /** A list by pages: all of them or nothing (W2). */
-  async *#listPages(cause: ListCause): AsyncGenerator<Observation, Ending, undefined> {
-    const objects: Held[] = [];
+  async *#listPages(cause: ListCause): AsyncGenerator<Observation<T>, Ending, undefined> {
+    const objects: T['held'][] = [];
     let token = '';
     do {
       const more = token === '' ? '' : `&continue=${encodeURIComponent(token)}`;
-      const response = await this.#get(`limit=${PAGE_LIMIT}${more}`);
+      const response = await this.#get(`limit=${PAGE_LIMIT}${more}`, 'PartialObjectMetadataList');
       if (response.statusCode !== 200) return this.#endingOf(response);
       const page = JSON.parse(await readText(response.body, MAX_PAGE_BYTES)) as ListPage;
       this.#lastEventAt = this.#deps.timers.monotonic();
       if (!page.metadata?.resourceVersion || !Array.isArray(page.items ?? []))
         return { kind: 'failed', status: 200, reason: 'not a list' };
       for (const item of page.items ?? []) {
-        const compacted = this.#compact(item, false);
-        if (compacted !== null) objects.push(compacted.held);
+        const seen = this.#read(item, false);
+        if (seen !== null) objects.push(seen.held);
       }
       token = page.metadata.continue ?? '';
       if (token === '') yield this.#listed(objects, page.metadata.resourceVersion, { kind: 'pages', cause });
@@ -323,7 +329,7 @@ export class Reflector {
 
   /** The smallest consistent list tells the server's version. */
   async #probe(): Promise<Ending | null> {
-    const response = await this.#get('limit=1');
+    const response = await this.#get('limit=1', 'PartialObjectMetadataList');
     if (response.statusCode !== 200) return this.#endingOf(response);
     const { metadata } = JSON.parse(await readText(response.body, MAX_PAGE_BYTES)) as ListPage;
     const isBelow = compareVersions(metadata?.resourceVersion ?? '', this.#version) < 0;
@@ -331,7 +337,7 @@ export class Reflector {
   }
 
   /** A list is complete: its watch follows. */
-  #listed(objects: Held[], resourceVersion: string, plan: Listing): Observation {
+  #listed(objects: T['held'][], resourceVersion: string, plan: Listing): Observation<T> {
     const isConsistent = plan.kind === 'pages' || plan.from === '';
     const isRewound = isConsistent && compareVersions(resourceVersion, this.#version) < 0;
     this.#version = resourceVersion;
@@ -340,15 +346,17 @@ export class Reflector {
     return { kind: 'listed', cause: plan.cause, objects, resourceVersion, isRewound };
   }
 
-  #compact(raw: unknown, isDeleted: boolean): Compacted | null {
-    const compacted = compact(this.resource.kind, raw, this.#deps.timers.now(), isDeleted);
-    if (compacted === null) this.#deps.log.error('object without identity skipped');
-    return compacted;
+  #read(raw: unknown, isDeleted: boolean): T | null {
+    const seen = this.resource.read(raw, this.#deps.timers.now(), isDeleted);
+    if (seen === null) this.#deps.log.error('object without identity skipped');
+    return seen;
   }
 
-  #get(query: string): Promise<Dispatcher.ResponseData> {
+  /** `partial`: the kind that leaves out all but metadata. Source: Kubernetes API concepts, "Alternate representations". */
+  #get(query: string, partial: string): Promise<Dispatcher.ResponseData> {
     const path = collectionPath(this.resource, this.namespace);
-    return this.#deps.connection.request(`${path}?${query}`, this.#attempt.signal);
+    const form = this.resource.isMetadataOnly ? `application/json;as=${partial};g=meta.k8s.io;v=v1,` : '';
+    return this.#deps.connection.request(`${path}?${query}`, this.#attempt.signal, `${form}application/json`);
   }
 
   async #endingOf({ statusCode, headers, body }: Dispatcher.ResponseData): Promise<Ending> {

@@ -4,8 +4,10 @@ import type { Conflict } from '../wire/problem.ts';
 import { eventLine, watchingLine } from '../wire/watcher-log.ts';
 import type { Authorize } from './authorization.ts';
 import { Backoff } from './backoff.ts';
-import { Cache } from './cache.ts';
+import { Cache, type ServiceId } from './cache.ts';
 import { Connection, type ReadAccess } from './connection.ts';
+import { Enrichment } from './enrichment.ts';
+import { type EnrichmentName, EnrichmentWatch, factResources } from './enrichment-watch.ts';
 import { Heartbeat } from './heartbeat.ts';
 import { IngestClient } from './ingest-client.ts';
 import { Inventory } from './inventory.ts';
@@ -13,7 +15,7 @@ import { readText } from './json-lines.ts';
 import { Metrics } from './metrics.ts';
 import { Queue } from './queue.ts';
 import { type ListCause, type Observation, Reflector } from './reflector.ts';
-import { watchedResources } from './resources.ts';
+import { type Resource, type Seen, watchedResources } from './resources.ts';
 import { Sender } from './sender.ts';
 import { Pulse, type Timers } from './timers.ts';
 
@@ -23,6 +25,13 @@ const AUDIT_MS = 30 * 60_000;
 const SYNCED_WITHIN_MS = 5000;
 /** How long deliveries may fail before the relay is not ready (W16). */
 const RETRY_BUDGET_MS = 60_000;
+/**
+ * How long the first sets wait for the pods behind them, in milliseconds: most clusters list theirs within it, and so are told
+ * each address once; others are told again what is known later (S7).
+ */
+const PODS_WAIT_MS = 5000;
+/** How often a condition is looked at that nobody announces, in milliseconds. */
+const LOOK_MS = 1000;
 const MAX_NAMESPACE_BYTES = 1_000_000;
 
 export interface RelayOptions {
@@ -35,6 +44,8 @@ export interface RelayOptions {
   readonly mode: Mode;
   /** Namespaces to watch, each by watches of its own; null is the whole cluster (W14). */
   readonly namespaces: readonly string[] | null;
+  /** What is watched to tell more of each address; nothing by default. */
+  readonly enrich?: readonly EnrichmentName[];
   readonly settleMs: number;
   /** Share of a service's addresses that an inventory may remove at once; null = any. */
   readonly maxRemoved: number | null;
@@ -96,37 +107,54 @@ class RunningRelay implements Relay {
   readonly #options: RelayOptions;
   readonly #stop = new AbortController();
   readonly #pulse = new Pulse();
-  readonly #cache = new Cache();
+  readonly #cache = new Cache((before, after) => this.#enrichment?.noteObject(before, after));
   readonly #queue: Queue;
   readonly #connection: Connection;
   readonly #ingest: IngestClient;
   readonly #reflectors: readonly Reflector[];
+  /** Null when nothing is to enrich addresses. */
+  readonly #enrichment: Enrichment | null = null;
+  readonly #enrichmentWatch: EnrichmentWatch | null = null;
   #parts: { readonly sender: Sender; readonly inventory: Inventory } | null = null;
   #end: RelayEnd = { kind: 'stopped' };
 
   constructor(options: RelayOptions) {
     this.#options = options;
-    const { mode, namespaces, settleMs, timers, random, log } = options;
+    const { mode, namespaces, enrich = [], settleMs, timers, log } = options;
     this.#queue = new Queue({ cache: this.#cache, settleMs, monotonic: timers.monotonic });
     this.#connection = new Connection({ readAccess: options.readAccess, timers, log });
     this.#ingest = new IngestClient({ url: options.ingestUrl, authorize: options.authorize, timers });
+    const scopes = namespaces ?? [null];
     this.#reflectors = watchedResources(mode).flatMap((resource) =>
-      (namespaces ?? [null]).map((namespace) => {
-        const { kind } = resource;
-        return new Reflector(resource, namespace, {
-          connection: this.#connection,
-          timers,
-          random,
-          log: log.with({ component: 'reflector', kind, ...(namespace !== null && { ns: namespace }) }),
-          onEnding: (cause) =>
-            this.metrics.count('endpoints_watcher_relay_watch_ends_total', { kind, cause }),
-        });
-      }),
+      scopes.map((namespace) => this.#reflector(resource, namespace)),
     );
+    if (enrich.length > 0) {
+      const reflectors = factResources(enrich).flatMap((resource) =>
+        scopes.map((namespace) => this.#reflector(resource, namespace)),
+      );
+      const ofService = (id: ServiceId) => this.#cache.ofService(id);
+      this.#enrichment = new Enrichment({ ofService, log: log.with({ component: 'enrichment' }) });
+      this.#enrichmentWatch = new EnrichmentWatch(reflectors, this.#enrichment, this.#pulse);
+    }
     this.metrics.onCollect = () => this.#collect();
     this.done = this.#run();
     // Whoever waits for `done` hears of a fault; nobody has to.
     this.done.catch(() => {});
+  }
+
+  #reflector<T extends Seen, K extends string>(
+    resource: Resource<T, K>,
+    namespace: string | null,
+  ): Reflector<T, K> {
+    const { timers, random, log } = this.#options;
+    const { kind } = resource;
+    return new Reflector(resource, namespace, {
+      connection: this.#connection,
+      timers,
+      random,
+      log: log.with({ component: 'reflector', kind, ...(namespace !== null && { ns: namespace }) }),
+      onEnding: (cause) => this.metrics.count('endpoints_watcher_relay_watch_ends_total', { kind, cause }),
+    });
   }
 
   notReady(): string[] {
@@ -195,6 +223,7 @@ class RunningRelay implements Relay {
     const sender = new Sender({
       ...shared,
       mustConfirm: () => !inventory.isDone,
+      tellPods: (object) => this.#enrichment?.tell(object) ?? null,
       onAnswered: () => {
         if (this.#queue.takeOverflow()) relist('overflow');
       },
@@ -204,15 +233,57 @@ class RunningRelay implements Relay {
     const audit = async () => {
       while (!signal.aborted) {
         await timers.sleep(AUDIT_MS * (0.9 + 0.2 * random()), signal);
-        if (!signal.aborted) relist('audit');
+        if (signal.aborted) return;
+        relist('audit');
+        for (const reflector of this.#enrichmentWatch?.reflectors ?? []) reflector.relist('audit');
       }
     };
     const watch = async () => {
       // The first heartbeat takes the cluster for this epoch, and tells how far the cloud has come before anything is listed.
       while (heartbeat.fencedUntil === null && !signal.aborted) await this.#pulse.next();
-      await this.#all(this.#reflectors.map((reflector) => this.#follow(reflector, inventory, signal)));
+      const endpoints = async () => {
+        await this.#awaitPods(signal);
+        await this.#all(this.#reflectors.map((reflector) => this.#follow(reflector, inventory, signal)));
+      };
+      await this.#all([this.#enrichmentWatch?.run(signal) ?? Promise.resolve(), endpoints()]);
     };
-    await this.#all([heartbeat.run(signal), watch(), sender.run(signal), inventory.run(signal), audit()]);
+    await this.#all([
+      heartbeat.run(signal),
+      watch(),
+      sender.run(signal),
+      inventory.run(signal),
+      audit(),
+      this.#tellChanges(inventory, signal),
+    ]);
+  }
+
+  async #awaitPods(signal: AbortSignal): Promise<void> {
+    const { timers } = this.#options;
+    const end = timers.monotonic() + PODS_WAIT_MS;
+    const isAnswered = () => this.#enrichmentWatch?.isAnswered ?? true;
+    while (!signal.aborted && !isAnswered() && timers.monotonic() < end) {
+      await this.#pulse.wait(timers, end - timers.monotonic());
+    }
+  }
+
+  /**
+   * Sends objects again of whose pods something new is known. Inventories compare versions alone, so behind the first one
+   * comes everything that this process has not yet told of pods; what the cloud knew costs no write there.
+   */
+  async #tellChanges(inventory: Inventory, signal: AbortSignal): Promise<void> {
+    const enrichment = this.#enrichment;
+    if (enrichment === null) return;
+    const { timers } = this.#options;
+    while (!signal.aborted && !inventory.isDone) await this.#pulse.wait(timers, LOOK_MS);
+    for (let isResync = true; !signal.aborted; isResync = false) {
+      for (const object of enrichment.takeChanged()) {
+        const held = { ...object, observedAt: timers.now() };
+        this.#cache.put(held);
+        this.#queue.resend(held, { isResync }, 'MODIFIED');
+      }
+      this.#pulse.notify();
+      while (!signal.aborted && !enrichment.hasSuspects) await this.#pulse.next();
+    }
   }
 
   /** The first part that fails ends the others. */
@@ -328,7 +399,8 @@ class RunningRelay implements Relay {
 
   #collect(): void {
     const { metrics } = this;
-    for (const { resource, namespace, isLive, lastEventAgeMs, resourceVersion } of this.#reflectors) {
+    const reflectors = [...this.#reflectors, ...(this.#enrichmentWatch?.reflectors ?? [])];
+    for (const { resource, namespace, isLive, lastEventAgeMs, resourceVersion } of reflectors) {
       const labels = { kind: resource.kind, ...(namespace !== null && { namespace }) };
       metrics.set('endpoints_watcher_relay_watch_live', labels, isLive ? 1 : 0);
       if (lastEventAgeMs !== null)

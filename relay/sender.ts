@@ -3,7 +3,7 @@ import { type EventStatus, eventsAnswer } from '../wire/events.ts';
 import type { Logger } from '../wire/log.ts';
 import type { Conflict } from '../wire/problem.ts';
 import { delayOf } from './backoff.ts';
-import { objectJson } from './compact.ts';
+import { type Held, objectJson } from './compact.ts';
 import type { Answer, IngestClient } from './ingest-client.ts';
 import type { Metrics } from './metrics.ts';
 import { type Batch, FENCE_MS, type Outcome, type Queue, type QueuedEvent } from './queue.ts';
@@ -24,6 +24,8 @@ export interface SenderDeps {
   readonly envelope: Readonly<Record<string, unknown>>;
   /** Must each event be recorded, since requests of a former leader may still run (W18)? */
   readonly mustConfirm: () => boolean;
+  /** What is known of an object's pods, as fields of its event in JSON; null when that is nothing. It counts as told. */
+  readonly tellPods: (object: Held) => string | null;
   readonly onAnswered: () => void;
   readonly onConflict: (conflict: Conflict) => void;
   readonly pulse: Pulse;
@@ -68,12 +70,15 @@ export class Sender {
 
   /** One request, and after a failure a pause, which keeps its place among those in flight. */
   async #deliver(batch: Batch, signal: AbortSignal): Promise<void> {
-    const { queue, ingest, envelope, pulse, timers } = this.#deps;
+    const { queue, ingest, envelope, tellPods, pulse, timers } = this.#deps;
     this.#inFlight++;
     const mustConfirm = this.#deps.mustConfirm();
-    const events = batch.events.map((event) => eventJson(event, mustConfirm)).join(',');
-    const json = `${JSON.stringify(envelope).slice(0, -1)},"events":[${events}]}`;
-    const answer = await ingest.post('/v1/events', json, eventsAnswer, signal);
+    const answer = await ingest.post(
+      '/v1/events',
+      bodyOf(envelope, batch, mustConfirm, tellPods),
+      eventsAnswer,
+      signal,
+    );
     if (signal.aborted) return;
     const outcome = this.#outcomeOf(batch, answer);
     queue.settle(batch, outcome);
@@ -173,8 +178,23 @@ function statusesOf(results: readonly Result[], count: number): EventStatus[] | 
   return statuses;
 }
 
+/** The request's JSON, in pieces. */
+function* bodyOf(
+  envelope: object,
+  { events }: Batch,
+  mustConfirm: boolean,
+  tellPods: SenderDeps['tellPods'],
+): Generator<string> {
+  yield `${JSON.stringify(envelope).slice(0, -1)},"events":[`;
+  for (const [index, event] of events.entries()) {
+    if (index > 0) yield ',';
+    yield eventJson(event, mustConfirm, event.type === 'DELETED' ? null : tellPods(event.held));
+  }
+  yield ']}';
+}
+
 /** What is false is left out: a batch is mostly its objects. */
-function eventJson(event: QueuedEvent, mustConfirm: boolean): string {
+function eventJson(event: QueuedEvent, mustConfirm: boolean, pods: string | null): string {
   const { type, held, former, isResync, isConfirmed, isStateUnknown } = event;
   const options = {
     observedAt: formatInstant(held.observedAt),
@@ -183,5 +203,6 @@ function eventJson(event: QueuedEvent, mustConfirm: boolean): string {
     ...(isStateUnknown && { stateUnknown: true }),
     ...(former.length > 0 && { former }),
   };
-  return `{"type":"${type}","object":${objectJson(held)},${JSON.stringify(options).slice(1)}`;
+  const said = [...(pods === null ? [] : [pods]), JSON.stringify(options).slice(1)].join(',');
+  return `{"type":"${type}","object":${objectJson(held)},${said}`;
 }

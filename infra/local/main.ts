@@ -58,6 +58,7 @@ async function run(options: StackOptions): Promise<void> {
       name: options['cluster-name'] ?? (source.kind === 'demo' ? 'demo' : 'local'),
       mode: options.mode,
       namespaces: options.namespaces ?? null,
+      enrich: options.enrich,
       ingestUrl: new URL(stack.url),
       clock,
       logger,

@@ -1,5 +1,6 @@
 import { parseArgs } from 'node:util';
 import * as z from 'zod';
+import { enrichmentList } from '../../relay/config.ts';
 import { clusterName, mode, objectName } from '../../wire/envelope.ts';
 
 /** The port that `npm start` listens on when none is named. */
@@ -11,6 +12,7 @@ const FLAGS = {
   context: { type: 'string' },
   namespaces: { type: 'string' },
   mode: { type: 'string' },
+  enrich: { type: 'string' },
   'inline-bytes': { type: 'string' },
   'no-sweep': { type: 'boolean' },
   port: { type: 'string' },
@@ -28,6 +30,7 @@ export const USAGE = `usage: npm start -- [flags]
   --context NAME                   context in it (default: the current one)
   --namespaces a,b                 watch these namespaces alone
   --mode slices|endpoints          watch EndpointSlices (default) or Endpoints
+  --enrich pods,servers            tell owners and nodes of pods, and opaque ports of Linkerd's Servers
   --cluster-name NAME              name of the cluster in keys and deltas (default: demo, or local)
   --port N                         listen on 127.0.0.1:N (default ${DEFAULT_PORT}; 0 = any free port)
   --data DIR                       keep the table and the bus's log in DIR (default: in memory)
@@ -46,6 +49,7 @@ const flagValues = z.object({
     .pipe(z.array(objectName).min(1))
     .optional(),
   mode: mode.default('slices'),
+  enrich: enrichmentList.default([]),
   'inline-bytes': wholeNumber(1_000_000).optional(),
   'no-sweep': z.boolean().default(false),
   port: wholeNumber(65_535).default(DEFAULT_PORT),
@@ -78,7 +82,7 @@ export function parseOptions(
   try {
     ({ values } = parseArgs({ args: [...args], options: FLAGS, strict: true, allowPositionals: false }));
   } catch (error) {
-    const [reason = ''] = (error instanceof Error ? error.message : String(error)).split('. ');
+    const [reason = ''] = (error instanceof Error ? error.message : String(error)).split(/\.\s/);
     return { kind: 'invalid', message: `${reason}; --help lists the flags` };
   }
   const parsed = flagValues.safeParse(values);

@@ -1,5 +1,6 @@
 import { noAuthorization } from '../../relay/authorization.ts';
 import type { ReadAccess } from '../../relay/connection.ts';
+import type { EnrichmentName } from '../../relay/enrichment-watch.ts';
 import { kubeconfigAccess } from '../../relay/kubeconfig.ts';
 import { describeEnd, type Relay, startRelay } from '../../relay/relay.ts';
 import { systemTimers } from '../../relay/timers.ts';
@@ -25,6 +26,8 @@ export interface WatchedClusterOptions {
   readonly name: string;
   readonly mode: Mode;
   readonly namespaces: readonly string[] | null;
+  /** What is watched to tell more of each address; a demo cluster has Servers when they are. */
+  readonly enrich: readonly EnrichmentName[];
   /** Where ingest listens. */
   readonly ingestUrl: URL;
   readonly clock: StackClock;
@@ -43,9 +46,11 @@ export interface WatchedCluster extends AsyncDisposable {
  * @throws an Error with one line for people when there is no usable kubeconfig.
  */
 export async function startWatchedCluster(options: WatchedClusterOptions): Promise<WatchedCluster> {
-  const { source, name, mode, namespaces, ingestUrl, clock, logger } = options;
+  const { source, name, mode, namespaces, enrich, ingestUrl, clock, logger } = options;
   await using opened = new AsyncDisposableStack();
-  const apiServer = source.kind === 'demo' ? opened.use(await startApiServer({ clock })) : null;
+  const linkerdPolicy = enrich.includes('servers');
+  const apiServer =
+    source.kind === 'demo' ? opened.use(await startApiServer({ clock, linkerdPolicy })) : null;
   const readAccess: ReadAccess = source.kind === 'demo' ? demoAccess(apiServer) : kubeconfigAccess(source);
   await readAccess('aged');
   const relay = opened.use(
@@ -55,6 +60,7 @@ export async function startWatchedCluster(options: WatchedClusterOptions): Promi
       epoch: Math.floor(clock.now() / 1000),
       mode,
       namespaces,
+      enrich,
       settleMs: SETTLE_MS,
       maxRemoved: MAX_REMOVED,
       readAccess,
@@ -70,7 +76,7 @@ export async function startWatchedCluster(options: WatchedClusterOptions): Promi
   });
   if (apiServer !== null) {
     const stop = new AbortController();
-    const life = startDemoLife({ apiServer, clock, signal: stop.signal });
+    const life = startDemoLife({ apiServer, clock, linkerdPolicy, signal: stop.signal });
     opened.defer(async () => {
       stop.abort();
       await life.finished;

@@ -200,7 +200,7 @@ test('equal content under another version is equal text', () => {
     { metadata: { ...IDENTITY, resourceVersion: '13', generation: 8 } },
     AT,
   )?.held;
-  assert.equal(one?.content, two?.content);
+  assert.deepEqual(one?.content, two?.content);
 });
 
 suite('the service of a slice', () => {

@@ -18,6 +18,7 @@ test('the least that must be told, and what is chosen without a word', () => {
     cluster: 'prod',
     mode: 'slices',
     namespaces: null,
+    enrich: [],
     kubeconfig: null,
     context: null,
     settleMs: 25,

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, suite, test } from 'node:test';
 import type { Access } from '../../relay/connection.ts';
+import { readInClusterAccess } from '../../relay/in-cluster.ts';
 import { kubeconfigAccess } from '../../relay/kubeconfig.ts';
 
 let folder = '';
@@ -114,5 +115,17 @@ suite('kubeconfig', () => {
   test('one line: a file that is not there', async () => {
     const readAccess = kubeconfigAccess({ kubeconfig: '/nowhere', context: null });
     await assert.rejects(readAccess('aged'), { message: /^kubeconfig \/nowhere: ENOENT/ });
+  });
+});
+
+test('inside a pod: the service account, at the address in the environment', async () => {
+  await writeFile(join(folder, 'token'), 'secret\n');
+  await writeFile(join(folder, 'ca.crt'), 'CA');
+  const env = { KUBERNETES_SERVICE_HOST: 'fd00::1', KUBERNETES_SERVICE_PORT: '6443' };
+  assert.deepEqual(await readInClusterAccess(env, folder), {
+    server: 'https://[fd00::1]:6443',
+    tls: { ca: Buffer.from('CA') },
+    proxy: null,
+    headers: { authorization: 'Bearer secret' },
   });
 });

@@ -32,7 +32,8 @@ class Rig {
       resourceVersion,
       service: service || null,
       observedAt: this.now as EpochMs,
-      content: resourceVersion,
+      content: Buffer.from(resourceVersion),
+      size: 100,
       ...more,
     };
   }
@@ -175,7 +176,33 @@ suite('queue', () => {
     rig.add('db/a');
     rig.now += SETTLE_MS;
     rig.add('web/b');
-    assert.deepEqual(told(rig.take()).sort(), ['MODIFIED a former web', 'MODIFIED b former db']);
+    const batch = rig.queue.take();
+    assert.ok(batch, 'a has settled, and b goes along');
+    assert.deepEqual(told(batch).sort(), ['MODIFIED a former web', 'MODIFIED b former db']);
+  });
+
+  test('S10: a stale answer leaves the former service to be told again', () => {
+    const rig = new Rig();
+    rig.add('web/a');
+    rig.answer(rig.take());
+    rig.add('db/a');
+    rig.answer(rig.take(), 'stale');
+    rig.add('db/a');
+    assert.deepEqual(told(rig.take()), ['MODIFIED a former web']);
+  });
+
+  test('W10: a deletion whose request failed is told before those that came later', () => {
+    const rig = new Rig();
+    rig.add('web/a');
+    rig.delete('web/a');
+    const batch = rig.take();
+    rig.add('web/a', { uid: 'second' });
+    rig.delete('web/a', { uid: 'second' });
+    rig.fail(batch);
+    assert.deepEqual(
+      rig.take().events.map(({ held }) => held.uid),
+      ['uid-a', 'second'],
+    );
   });
 
   test("S8: a slice that is nobody's is not told, unless it leaves a service", () => {
@@ -216,21 +243,21 @@ suite('queue', () => {
 
   test('a state that differs in its version alone is not told', () => {
     const rig = new Rig();
-    rig.add('web/a', { content: 'same' });
+    rig.add('web/a', { content: Buffer.from('same') });
     rig.answer(rig.take());
-    rig.add('web/a', { content: 'same' });
+    rig.add('web/a', { content: Buffer.from('same') });
     assert.equal(rig.queue.nextAt, null);
     assert.deepEqual(rig.queue.coalesced, { merged: 0, unchanged: 1 });
-    rig.add('web/a', { content: 'other' });
+    rig.add('web/a', { content: Buffer.from('other') });
     assert.deepEqual(told(rig.take()), ['MODIFIED a']);
   });
 
   for (const status of ['stale', 'rejected'] as const) {
     test(`a state is told again after an answer that was ${status}`, () => {
       const rig = new Rig();
-      rig.add('web/a', { content: 'same' });
+      rig.add('web/a', { content: Buffer.from('same') });
       rig.answer(rig.take(), status);
-      rig.add('web/a', { content: 'same' });
+      rig.add('web/a', { content: Buffer.from('same') });
       assert.deepEqual(told(rig.take()), ['MODIFIED a']);
     });
   }
@@ -246,7 +273,7 @@ suite('queue', () => {
   test('a service too large for one batch: slices first, the Service last, one batch at a time', () => {
     const rig = new Rig();
     rig.add('web');
-    for (let index = 0; index < 5; index++) rig.add(`web/s${index}`, { content: 'x'.repeat(400_000) });
+    for (let index = 0; index < 5; index++) rig.add(`web/s${index}`, { size: 400_000 });
     const batches: string[][] = [];
     for (let left = 6; left > 0; left -= batches.at(-1)?.length ?? 0) {
       const batch = rig.take();
@@ -287,7 +314,7 @@ suite('queue', () => {
 
   test('a batch that is too large is halved until it fits', () => {
     const rig = new Rig();
-    for (let index = 0; index < 4; index++) rig.add(`web/s${index}`, { content: 'x'.repeat(200_000) });
+    for (let index = 0; index < 4; index++) rig.add(`web/s${index}`, { size: 200_000 });
     const whole = rig.take();
     assert.equal(whole.events.length, 4);
     rig.queue.settle(whole, { kind: 'tooLarge' });

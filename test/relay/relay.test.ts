@@ -390,6 +390,47 @@ suite('inventory', { concurrency: true }, () => {
     assert.match(relay.metrics.render(), /lists_total\{kind="EndpointSlice",cause="guard"\} 1/);
   });
 
+  test('W11: the second look is one at every kind', async () => {
+    await using rig = await Rig.start();
+    populate(rig.server);
+    await rig.synced();
+    rig.ingest.received.length = 0;
+    rig.ingest.guards = Array(10).fill(['default/web']);
+    let outage: AsyncDisposable | null = null;
+    rig.ingest.onReceived = ({ path }) => {
+      if (path !== '/v1/inventory' || outage !== null) return;
+      void rig.server
+        .misbehave({ fault: { kind: 'status', code: 503 }, on: { resource: 'services' } })
+        .then((started) => {
+          outage = started;
+        });
+    };
+    await relisted(rig, () => deleteSlice(rig.server.objects, 'web-1'));
+    await rig.timers.until(() => rig.ingest.bodies('/v1/inventory').length >= 2, 'two pages');
+    await rig.timers.advance(20_000);
+    assert.ok(rig.ingest.bodies('/v1/inventory').every(({ maxRemoved }) => maxRemoved === 0.5));
+    await (outage as AsyncDisposable | null)?.[Symbol.asyncDispose]();
+    await rig.settled();
+  });
+
+  test('a page is not kept waiting by a service that changes without end', async () => {
+    await using rig = await Rig.start();
+    populate(rig.server);
+    await rig.synced({ settleMs: 0 });
+    let updates = 0;
+    rig.ingest.onReceived = ({ path }) => {
+      if (path !== '/v1/events') return;
+      updateSlice(rig.server.objects, { name: 'web-1', service: 'web', ips: [`10.1.0.${updates++ % 250}`] });
+    };
+    updateSlice(rig.server.objects, { name: 'web-1', service: 'web', ips: ['10.0.0.7'] });
+    await rig.timers.until(() => updates > 5, 'busy');
+    rig.ingest.received.length = 0;
+    await rig.timers.advance(35 * 60_000);
+    await rig.timers.until(() => rig.ingest.bodies('/v1/inventory').length > 0, 'page');
+    rig.ingest.onReceived = () => {};
+    await rig.settled();
+  });
+
   test('pages hold whole services, and each speaks for the range behind the former', async () => {
     await using rig = await Rig.start();
     for (const name of ['a', 'b', 'c']) {
@@ -430,6 +471,22 @@ suite('inventory', { concurrency: true }, () => {
     assert.ok(rig.ingest.events.includes('ADDED web-1 confirm resync stateUnknown'));
     const paths = rig.ingest.received.map(({ path }) => path);
     assert.ok(paths.indexOf('/v1/inventory') < paths.indexOf('/v1/events'));
+  });
+
+  test('P8: what replaces any version is sent again only ten seconds after a failure', async () => {
+    await using rig = await Rig.start();
+    populate(rig.server);
+    const backup = rig.server.snapshot();
+    const relay = await rig.synced();
+    createSlice(rig.server.objects, { name: 'web-3', service: 'web' });
+    await rig.settled();
+    await relay[Symbol.asyncDispose]();
+    rig.server.restore(backup);
+    rig.ingest.received.length = 0;
+    rig.ingest.mishaps.push({ path: '/v1/events', status: 503 });
+    await rig.synced({ epoch: 8 });
+    const [first, second] = rig.ingest.received.filter(({ path }) => path === '/v1/events');
+    assert.ok((second?.at ?? 0) - (first?.at ?? 0) >= 10_000);
   });
 
   test('a cluster restored under a running relay: what came after the backup goes, what went before it comes back', async () => {

@@ -49,6 +49,8 @@ export class ScriptedIngest implements AsyncDisposable {
   /** Told answers, oldest first; each serves once. */
   readonly mishaps: Mishap[] = [];
   readonly stored = new Map<string, Stored>();
+  /** Called for each request, before it is answered. */
+  onReceived: (request: Received) => void = () => {};
   epoch = 0;
   waitMs = 0;
   /** Lets each page's guard refuse as many times. */
@@ -60,7 +62,9 @@ export class ScriptedIngest implements AsyncDisposable {
     void readBody(request).then((text) => {
       const path = request.url ?? '';
       const body = JSON.parse(text);
-      this.received.push({ path, at: this.#now(), body, headers: request.headers });
+      const received = { path, at: this.#now(), body, headers: request.headers };
+      this.received.push(received);
+      this.onReceived(received);
       const index = this.mishaps.findIndex((mishap) => mishap.path === path);
       const [mishap] = index === -1 ? [] : this.mishaps.splice(index, 1);
       const right = mishap === undefined || mishap.isApplied ? this.#answer(path, body) : null;

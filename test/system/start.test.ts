@@ -52,6 +52,10 @@ describe('npm start', () => {
 
   const mistakes: Record<string, { flags: string[]; says: RegExp }> = {
     'an unknown flag': { flags: ['--prot', '1'], says: /^.*'--prot'.*--help.*\n$/ },
+    'a flag whose value looks like a flag': {
+      flags: ['--port', '-1'],
+      says: /^Option '--port' argument is ambiguous; --help lists the flags\n$/,
+    },
     'a port that is no number': { flags: ['--port', 'http'], says: /^--port: must be a whole number.*\n$/ },
     'a cluster of no known kind': {
       flags: ['--cluster', 'mine'],

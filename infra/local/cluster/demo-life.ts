@@ -6,13 +6,21 @@ import { SKIP_MIRROR } from './mirroring-controller.ts';
 import type { Objects } from './object-store.ts';
 import type { EndpointSubset, Labels, Node, ObjectInput } from './resources.ts';
 import { SERVICE_NAME } from './slice-controller.ts';
-import { createDeployment, createKubelet, createStatefulSet, type Wait } from './workloads.ts';
+import {
+  createDeployment,
+  createKubelet,
+  createStatefulSet,
+  type PlayOptions,
+  type Wait,
+} from './workloads.ts';
 
 export interface DemoLifeOptions {
   readonly apiServer: Pick<ApiServer, 'objects'>;
   readonly clock: Clock;
   /** Ends the life when it aborts. */
   readonly signal: AbortSignal;
+  /** Whether Linkerd's Servers are served: then one comes and goes. Default false. */
+  readonly linkerdPolicy?: boolean;
   /** How much time everything takes: 1 is as written, 0.1 ten times as fast. Above 0; default 1. */
   readonly pace?: number;
 }
@@ -95,7 +103,8 @@ const SERVICES: readonly ObjectInput<'Service'>[] = [
  * then goes through rollouts, blue-green, scale to zero and back, a replaced StatefulSet pod and hand-written
  * Endpoints, always in the same order.
  */
-export function startDemoLife({ apiServer, clock, signal, pace = 1 }: DemoLifeOptions): DemoLife {
+export function startDemoLife(options: DemoLifeOptions): DemoLife {
+  const { apiServer, clock, signal, linkerdPolicy = false, pace = 1 } = options;
   if (!(pace > 0)) throw new RangeError(`pace must be above 0, not ${pace}`);
   const { objects } = apiServer;
   const wait: Wait = async (ms) => {
@@ -109,7 +118,7 @@ export function startDemoLife({ apiServer, clock, signal, pace = 1 }: DemoLifeOp
       writeGapMs: WRITE_GAP_MS * pace,
       random: seededRandom(RANDOM_SEED),
     });
-    await play(objects, clock, wait, nodes);
+    await play({ objects, clock, wait }, nodes, linkerdPolicy ? [() => comeAndGo(objects, wait)] : []);
   };
   const finished = live().catch((error: unknown) => {
     if (!signal.aborted) throw error;
@@ -117,7 +126,22 @@ export function startDemoLife({ apiServer, clock, signal, pace = 1 }: DemoLifeOp
   return { finished };
 }
 
-async function play(objects: Objects, clock: Clock, wait: Wait, nodes: readonly Node[]): Promise<never> {
+/** Linkerd takes the port of my-service for opaque as long as the Server is there. */
+async function comeAndGo(objects: Objects, wait: Wait): Promise<void> {
+  const server = objects.create({
+    kind: 'Server',
+    metadata: { name: 'my-service-http', namespace: 'default' },
+    spec: { podSelector: { matchLabels: { app: 'my-service' } }, port: 'http', proxyProtocol: 'opaque' },
+  });
+  await wait(HOLD_MS);
+  objects.delete({ kind: 'Server', namespace: 'default', name: server.metadata.name });
+}
+
+async function play(
+  { objects, clock, wait }: PlayOptions,
+  nodes: readonly Node[],
+  moreSteps: readonly (() => unknown)[],
+): Promise<never> {
   const kubelet = createKubelet({ objects, clock, wait }, nodes);
   const dns = createDeployment(
     {
@@ -131,7 +155,7 @@ async function play(objects: Objects, clock: Clock, wait: Wait, nodes: readonly 
         { name: 'metrics', containerPort: 9153, protocol: 'TCP' },
       ],
     },
-    wait,
+    { objects, wait },
   );
   const myService = createDeployment(
     {
@@ -141,7 +165,7 @@ async function play(objects: Objects, clock: Clock, wait: Wait, nodes: readonly 
       labels: { app: 'my-service' },
       ports: [{ name: 'http', containerPort: 8080, protocol: 'TCP' }],
     },
-    wait,
+    { objects, wait },
   );
   const web = createStatefulSet({
     kubelet,
@@ -176,6 +200,7 @@ async function play(objects: Objects, clock: Clock, wait: Wait, nodes: readonly 
       kubelet.setReady(pod, true);
     },
     () => setAddresses('default', 'my-app', [BLUE]),
+    ...moreSteps,
   ];
 
   await Promise.all([dns.scale(2), myService.scale(3), web.scale(3)]);

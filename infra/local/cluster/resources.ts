@@ -1,6 +1,6 @@
 /**
  * The Kubernetes resources of the demo cluster and the shapes of their objects, as far as its controllers and its
- * life write them. Sources: core/v1, discovery/v1, coordination/v1 `types.go`.
+ * life write them. Sources: core/v1, apps/v1, batch/v1, discovery/v1, coordination/v1 `types.go`.
  */
 
 export type Labels = Readonly<Record<string, string>>;
@@ -142,6 +142,7 @@ export interface Endpoints extends ObjectOf<'Endpoints'> {
 export interface ContainerPort {
   readonly name?: string;
   readonly containerPort: number;
+  readonly hostPort?: number;
   readonly protocol?: Protocol;
 }
 
@@ -162,6 +163,7 @@ export interface Pod extends ObjectOf<'Pod'> {
       readonly image: string;
       readonly ports?: readonly ContainerPort[];
     }[];
+    readonly initContainers?: Pod['spec']['containers'];
   };
   readonly status?: {
     readonly phase?: 'Pending' | 'Running' | 'Succeeded' | 'Failed';
@@ -169,6 +171,16 @@ export interface Pod extends ObjectOf<'Pod'> {
     readonly podIPs?: readonly { readonly ip: string }[];
     readonly conditions?: readonly PodCondition[];
   };
+}
+
+interface ReplicaSet extends ObjectOf<'ReplicaSet'> {
+  readonly spec?: { readonly selector: { readonly matchLabels: Labels } };
+  readonly status?: unknown;
+}
+
+interface Job extends ObjectOf<'Job'> {
+  readonly spec?: { readonly parallelism?: number };
+  readonly status?: unknown;
 }
 
 export interface Node extends ObjectOf<'Node'> {
@@ -212,6 +224,8 @@ interface Kinds {
   Endpoints: Endpoints;
   EndpointSlice: EndpointSlice;
   Pod: Pod;
+  ReplicaSet: ReplicaSet;
+  Job: Job;
   Node: Node;
   Namespace: Namespace;
   Lease: Lease;
@@ -258,6 +272,25 @@ const RESOURCE_BY_KIND: { readonly [K in Kind]: Resource } = {
   Pod: core('Pod', 'pods', true, { spec: { containers: null }, status: {} }),
   Node: core('Node', 'nodes', false, { spec: {}, status: NODE_ZERO_STATUS }),
   Namespace: core('Namespace', 'namespaces', false, { spec: {}, status: {} }),
+  ReplicaSet: {
+    kind: 'ReplicaSet',
+    group: 'apps',
+    version: 'v1',
+    plural: 'replicasets',
+    isNamespaced: true,
+    zeroValue: {
+      spec: { selector: null, template: { metadata: {}, spec: { containers: null } } },
+      status: { replicas: 0 },
+    },
+  },
+  Job: {
+    kind: 'Job',
+    group: 'batch',
+    version: 'v1',
+    plural: 'jobs',
+    isNamespaced: true,
+    zeroValue: { spec: { template: { metadata: {}, spec: { containers: null } } }, status: {} },
+  },
   EndpointSlice: {
     kind: 'EndpointSlice',
     group: 'discovery.k8s.io',

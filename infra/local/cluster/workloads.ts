@@ -137,20 +137,34 @@ export interface Deployment {
 /** Between the starts of two pods of one replica set, so that addresses come one after the other. */
 const STAGGER_MS = 120;
 
-export function createDeployment(options: WorkloadOptions, wait: Wait): Deployment {
+export function createDeployment(
+  options: WorkloadOptions,
+  { objects, wait }: Pick<PlayOptions, 'objects' | 'wait'>,
+): Deployment {
   const { kubelet, namespace, name, labels } = options;
+  const deployment = ownerReference('Deployment', name);
   let pods: readonly Pod[] = [];
   let revision = 0;
-  let owner: OwnerReference = replicaSet(name, revision);
+
+  const createReplicaSet = () => {
+    const hash = templateHash(name, revision);
+    const ownLabels = { ...labels, 'pod-template-hash': hash };
+    return objects.create({
+      kind: 'ReplicaSet',
+      metadata: { name: `${name}-${hash}`, namespace, labels: ownLabels, ownerReferences: [deployment] },
+      spec: { selector: { matchLabels: ownLabels } },
+    });
+  };
+  let replicaSet = createReplicaSet();
 
   const startOne = () =>
     kubelet.start({
       kind: 'Pod',
       metadata: {
-        generateName: `${owner.name}-`,
+        generateName: `${replicaSet.metadata.name}-`,
         namespace,
-        labels: { ...labels, 'pod-template-hash': owner.name.slice(name.length + 1) },
-        ownerReferences: [owner],
+        labels: replicaSet.metadata.labels ?? {},
+        ownerReferences: [ownerReference('ReplicaSet', replicaSet.metadata.name, replicaSet.metadata.uid)],
       },
       spec: podSpec(options),
     });
@@ -174,8 +188,9 @@ export function createDeployment(options: WorkloadOptions, wait: Wait): Deployme
       pods = [...kept, ...started];
     },
     rollOut: async () => {
+      const outdatedSet = replicaSet;
       revision += 1;
-      owner = replicaSet(name, revision);
+      replicaSet = createReplicaSet();
       const next: Pod[] = [];
       for (const [index] of pods.entries()) {
         const outdated = pods[index - 1];
@@ -187,6 +202,7 @@ export function createDeployment(options: WorkloadOptions, wait: Wait): Deployme
       }
       const last = pods.at(-1);
       if (last !== undefined) await kubelet.stop(last);
+      objects.delete({ kind: 'ReplicaSet', namespace, name: outdatedSet.metadata.name });
       pods = next;
     },
   };
@@ -256,12 +272,8 @@ function podSpec({ name, ports }: WorkloadOptions): Pod['spec'] {
   };
 }
 
-function replicaSet(deployment: string, revision: number): OwnerReference {
-  return ownerReference('ReplicaSet', `${deployment}-${templateHash(deployment, revision)}`);
-}
-
-function ownerReference(kind: string, name: string): OwnerReference {
-  return { apiVersion: 'apps/v1', kind, name, uid: randomUUID(), controller: true, blockOwnerDeletion: true };
+function ownerReference(kind: string, name: string, uid: string = randomUUID()): OwnerReference {
+  return { apiVersion: 'apps/v1', kind, name, uid, controller: true, blockOwnerDeletion: true };
 }
 
 function templateHash(name: string, revision: number): string {
