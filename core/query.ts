@@ -73,9 +73,14 @@ function queryRawPort(
   hash: KeyHash,
 ): PortAnswer {
   const union = resolvePort(countedObjects(state), { servicePort: PORTLESS, formerNames: [] });
-  const occurrences = [...union.values()].map((occurrence) => ({
-    ...occurrence,
-    address: { ...occurrence.address, port: asked.port },
+  const occurrences = [...union.values()].map(({ address, ...rest }) => ({
+    ...rest,
+    // An authority names the port of the service that was asked for (S32).
+    address: {
+      ...address,
+      port: asked.port,
+      authority: address.authority?.replace(/\d+$/, `${asked.port}`) ?? null,
+    },
   }));
   const added = occurrences
     .filter(({ condition }) => condition === 'ready')

@@ -33,7 +33,7 @@ export async function applyEvents(
 ): Promise<EventsAnswer> {
   const { cluster, mode, epoch, events } = request;
   const intake = sortEvents(events, { mode, epoch, receivedAt: deps.clock.now() });
-  const services = [...intake.services, ...(await findUnplaced(deps, request, intake.unplaced))];
+  const services = mergePlaces([...intake.services, ...(await findUnplaced(deps, request, intake.unplaced))]);
   const outcomes = new Outcomes(intake);
   // Moves in a circle change one service twice; then its second outcome carries what the first left to publish.
   const changed = new Map<string, ChangedService>();
@@ -55,6 +55,19 @@ export async function applyEvents(
   }
   if (intake.skipped > 0) deps.log.warn('skipped senseless values', { cluster, values: intake.skipped });
   return { results: outcomes.results(), deltas };
+}
+
+/** One entry a service, its changes in the order of the batch: they are one difference (S4). */
+function mergePlaces(services: readonly ServiceChanges[]): ServiceChanges[] {
+  const merged = new Map<string, ServiceChanges>();
+  for (const { place, changes } of services) {
+    const id = `${place.namespace}/${place.name}`;
+    merged.set(id, { place, changes: [...(merged.get(id)?.changes ?? []), ...changes] });
+  }
+  return [...merged.values()].map(({ place, changes }) => ({
+    place,
+    changes: changes.toSorted((a, b) => a.index - b.index),
+  }));
 }
 
 /** Finds whose objects deletions without a label mean, among the services of their namespaces (S45). */
