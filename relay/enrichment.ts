@@ -29,6 +29,9 @@ import {
 } from './enrichment-references.ts';
 import type { Labels } from './enrichment-selector.ts';
 
+/** Objects that are looked at in one go: each takes less than a millisecond for a hundred pods. */
+const MAX_LOOKS = 50;
+
 /** A pod that lives, or that an object names. */
 interface Pod extends PodName {
   readonly id: string;
@@ -116,19 +119,37 @@ export class Enrichment {
     this.#deps = deps;
   }
 
+  /** What is kept; `traits` are those in which pods of one namespace differ. */
+  get counts(): {
+    readonly pods: number;
+    readonly owners: number;
+    readonly traits: number;
+    readonly servers: number;
+  } {
+    const sum = (maps: Iterable<ReadonlyMap<string, unknown>>) =>
+      [...maps].reduce((total, { size }) => total + size, 0);
+    return {
+      pods: this.#pods.size,
+      owners: this.#parents.size,
+      traits: sum(this.#traits.values()),
+      servers: sum(this.#servers.values()),
+    };
+  }
+
   /** May `takeChanged` have something? */
   get hasSuspects(): boolean {
     return this.#suspects === null || this.#suspects.size > 0;
   }
 
   /**
-   * The objects of whose pods something else is known than was last told, or at the first call something that this process
-   * has not told yet.
+   * Objects of whose pods something else is known than was last told, or at the first look something that this process has
+   * not told yet. They are looked at by the dozen, so that nothing else waits long: `hasSuspects` says whether there are more.
    */
   takeChanged(): Held[] {
-    const suspects = [...(this.#suspects ?? this.#referrers.values())];
-    this.#suspects = new Set();
-    return suspects
+    this.#suspects ??= new Set(this.#referrers.values());
+    const looked = [...this.#suspects.values().take(MAX_LOOKS)];
+    for (const referrer of looked) this.#suspects.delete(referrer);
+    return looked
       .filter((referrer) => digest(this.#textOf(referrer)) !== referrer.told)
       .map(({ held }) => held);
   }
@@ -144,7 +165,6 @@ export class Enrichment {
     const told = digest(text);
     if (told !== referrer.told) this.#version++;
     referrer.told = told;
-    this.#suspects?.delete(referrer);
     return text === '' ? null : `"enrichVersion":${this.#version},"enrich":${text}`;
   }
 
@@ -310,8 +330,7 @@ export class Enrichment {
     );
     const before = referrer.held;
     referrer.held = held;
-    if (before !== held && before.uid === held.uid && before.content.equals(held.content)) return;
-    if (before.uid !== held.uid) referrer.told = '';
+    if (before !== held && before.content.equals(held.content)) return;
     // What is nobody's is not told (S8, S13).
     const groups = held.service === null ? [] : readPodGroups(held);
     this.#link(

@@ -56,6 +56,10 @@ const FAMILIES = {
     type: 'counter',
     help: 'Requests that failed and are repeated, by path.',
   },
+  endpoints_watcher_relay_enrichment_kept: {
+    type: 'gauge',
+    help: 'What is kept of pods, their owners and Servers, by kind; traits are what pods of one namespace differ in.',
+  },
   endpoints_watcher_relay_inventories_total: { type: 'counter', help: 'Inventories, by outcome.' },
 } as const satisfies Record<string, Family>;
 

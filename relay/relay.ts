@@ -275,13 +275,15 @@ class RunningRelay implements Relay {
     if (enrichment === null) return;
     const { timers } = this.#options;
     while (!signal.aborted && !inventory.isDone) await this.#pulse.wait(timers, LOOK_MS);
-    for (let isResync = true; !signal.aborted; isResync = false) {
+    for (let isResync = true; !signal.aborted; ) {
       for (const object of enrichment.takeChanged()) {
         const held = { ...object, observedAt: timers.now() };
         this.#cache.put(held);
         this.#queue.resend(held, { isResync }, 'MODIFIED');
       }
       this.#pulse.notify();
+      if (enrichment.hasSuspects) await timers.sleep(0, signal);
+      else isResync = false;
       while (!signal.aborted && !enrichment.hasSuspects) await this.#pulse.next();
     }
   }
@@ -408,6 +410,8 @@ class RunningRelay implements Relay {
       if (resourceVersion !== null)
         metrics.set('endpoints_watcher_relay_resource_version', labels, resourceVersion);
     }
+    for (const [kind, kept] of Object.entries(this.#enrichment?.counts ?? {}))
+      metrics.set('endpoints_watcher_relay_enrichment_kept', { kind }, kept);
     const { waiting, inFlight } = this.#queue.depth;
     metrics.set('endpoints_watcher_relay_queue_depth', {}, waiting);
     metrics.set('endpoints_watcher_relay_in_flight', {}, inFlight);

@@ -103,6 +103,9 @@ describe('tiers (S27)', () => {
     draining: [{ tier: 'draining' }, ['2']],
     'effective is ready': [{ tier: 'effective' }, ['1']],
   });
+  checkFilters('a node is named, and any node will do', {}, all, {
+    'draining ones of all nodes': [{ tier: 'draining', node: 'n9' }, ['2']],
+  });
   checkFilters('none is ready', {}, all.slice(1), {
     'ready is empty': [{}, []],
     'effective falls back to draining, as kube-proxy does': [{ tier: 'effective' }, ['2']],
@@ -126,7 +129,7 @@ const hinted = (n: number, zones: string[], nodes: string[] = [], more: RawEndpo
   });
 
 checkFilters(
-  'a reader names its place (S33)',
+  'a reader names its place with each query (S33, L39)',
   {},
   [hinted(1, ['a'], ['n1']), hinted(2, ['a'], ['n2']), hinted(3, ['b'], ['n3'])],
   {
@@ -162,7 +165,7 @@ checkFilters(
   [
     hinted(1, ['a'], [], { hostname: 'h' }),
     hinted(2, ['b'], [], { hostname: 'h' }),
-    hinted(3, [], [], { hostname: 'g' }),
+    hinted(3, [], [], { hostname: 'h2' }),
   ],
   {
     exact: [{ hostname: 'h' }, ['1', '2']],
@@ -247,4 +250,26 @@ test('over capacity is told, and that the set is a lower bound (S42)', () => {
   const annotations = { 'endpoints.kubernetes.io/over-capacity': 'truncated' };
   const object = endpoints([{ addresses: [{ ip: '10.0.0.1' }], ports: [HTTP_8080] }], { annotations });
   assert.equal(ask([service(), object], '80')?.isTruncated, true);
+  assert.equal(ask([service(), slice('a', ['10.0.0.1'])], '80')?.isTruncated, false);
+});
+
+test('a first read looks no more often at each slice, however many there are (L42)', () => {
+  const looksAt = (count: number) => {
+    const slices = [...new Array(count).keys()].map((n) => slice(`s${n}`, [`10.0.${n}.1`, '10.1.0.1']));
+    const state = stateOf(service(), ...slices);
+    let looks = 0;
+    const objects = new Map(
+      [...state.objects].map(([uid, object]) => {
+        const content = () => {
+          looks++;
+          return object.content();
+        };
+        return [uid, { ...object, content }];
+      }),
+    );
+    const [answer] = queryPorts({ ...state, objects }, { tier: 'ready' });
+    assert.equal(answer?.addresses.length, count + 1);
+    return looks;
+  };
+  assert(looksAt(100) <= 10 * looksAt(10));
 });

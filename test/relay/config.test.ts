@@ -62,6 +62,12 @@ test('a flag goes before its variable; an empty variable is none', () => {
   assert.deepEqual([cluster, namespaces, settleMs], ['dev', ['a', 'b'], 25]);
 });
 
+test('what enriches addresses is a list, by flag or variable', () => {
+  assert.deepEqual(configOf(['--enrich', 'pods, servers']).enrich, ['pods', 'servers']);
+  assert.deepEqual(configOf([], { ...ENV, ENRICH: 'pods' }).enrich, ['pods']);
+  assert.deepEqual(configOf(['--enrich='], { ...ENV, ENRICH: 'pods' }).enrich, []);
+});
+
 suite('one line for each wrong setting', () => {
   const WRONG: Record<
     string,
@@ -100,6 +106,14 @@ suite('one line for each wrong setting', () => {
     'tokens without a file': {
       args: ['--auth=token'],
       want: ['--token-file (or TOKEN_FILE): required for tokens'],
+    },
+    'Servers without the pods that they say something of': {
+      args: ['--enrich=servers'],
+      want: ['--enrich (or ENRICH): servers say something of pods alone: write pods,servers'],
+    },
+    'to be enriched by something else': {
+      args: ['--enrich=pods,nodes'],
+      want: ['--enrich (or ENRICH): must be of pods, servers'],
     },
     'signatures without a region': {
       env: { ...ENV, AWS_REGION: '' },

@@ -124,6 +124,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   },
 );
 
+const lives = (model: Model) => [...model.live.values()];
 const idOf = ({ kind, metadata }: RawObject) => `${kind}/${metadata.name}`;
 
 /** The objects that are there, and the ends that are not forgotten: of pods that slices name, and of what owns those. */
@@ -285,11 +286,15 @@ test('what is told of pods is what all objects together say, whatever came in wh
           assert.deepEqual(rig.told.get(each.metadata.name)?.enrich ?? {}, model.enrich(each));
         }
       }
+      for (const each of lives(model)) rig.see('DELETED', each);
+      assert.deepEqual(rig.enrichment.counts, { pods: 0, owners: 0, traits: 0, servers: 0 });
       // In one go, in another order, and only from what is there.
       const fresh = new EnrichmentRig();
-      const lives = [...model.live.values()];
-      for (const each of lives.filter(({ kind }) => !isFact(kind))) fresh.add(each);
-      for (const each of lives.filter(({ kind }) => isFact(kind)).toReversed()) fresh.add(each);
+      for (const each of lives(model).filter(({ kind }) => !isFact(kind))) fresh.add(each);
+      for (const each of lives(model)
+        .filter(({ kind }) => isFact(kind))
+        .toReversed())
+        fresh.add(each);
       const isForgotten = model.remembered.size === model.live.size;
       for (const each of isForgotten ? model.all('EndpointSlice') : []) {
         assert.deepEqual(fresh.tell(each)?.enrich ?? {}, model.enrich(each));

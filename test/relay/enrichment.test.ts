@@ -274,6 +274,23 @@ describe('is a pod opaque', () => {
   });
 });
 
+test('a pod in two subsets is opaque when a port of either is', () => {
+  for (const ports of [
+    [8080, 3306],
+    [3306, 8080],
+  ]) {
+    const endpoints = {
+      kind: 'Endpoints',
+      metadata: { name: 'web', namespace: 'default' },
+      subsets: ports.map((port) => ({
+        addresses: [{ ip: '10.0.0.1', targetRef: targetRef('web-1') }],
+        ports: [{ port }],
+      })),
+    };
+    assert.equal(new EnrichmentRig().add(endpoints, pod()).web1(endpoints)?.opaqueProtocol, true);
+  }
+});
+
 interface PodFlags {
   readonly opaqueProtocol: boolean;
 }
@@ -333,6 +350,11 @@ const again: Record<string, { given: RawObject[]; change: (rig: EnrichmentRig) =
       given: [slice(), parent(...RS, [DEPLOYMENT]), pod({ owners: [RS] })],
       change: (rig) => rig.delete(parent(...RS)),
       want: [],
+    },
+    'a ReplicaSet that went and came back under another owner': {
+      given: [slice(), parent(...RS, [DEPLOYMENT]), pod({ owners: [RS] })],
+      change: (rig) => rig.delete(parent(...RS)).add(parent(...RS, [['Rollout', 'web']])),
+      want: ['web-abc'],
     },
     'a Server that appears': {
       given: [slice(), pod()],

@@ -65,6 +65,10 @@ describe('npm start', () => {
       flags: ['--cluster', 'kubeconfig', '--kubeconfig', '/nonexistent', '--port', '0'],
       says: /^kubeconfig \/nonexistent: .*\n$/,
     },
+    'Servers without pods': {
+      flags: ['--enrich', 'servers'],
+      says: /^--enrich: servers say something of pods alone: write pods,servers\n$/,
+    },
     'a kubeconfig without a use': {
       flags: ['--kubeconfig', 'x'],
       says: /^--kubeconfig: only with --cluster kubeconfig\n$/,
