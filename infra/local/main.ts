@@ -33,6 +33,8 @@ async function run(options: StackOptions): Promise<void> {
     clock,
     write: (line) => void process.stderr.write(`${line}\n`),
   });
+  if (options.diagnose)
+    process.stderr.write('--diagnose: this release does not tell yet why a service has no endpoints\n');
   const printer = createPrinter({
     json: options.json,
     quiet: options.quiet,

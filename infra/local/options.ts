@@ -12,6 +12,7 @@ const FLAGS = {
   context: { type: 'string' },
   namespaces: { type: 'string' },
   mode: { type: 'string' },
+  diagnose: { type: 'boolean' },
   enrich: { type: 'string' },
   'inline-bytes': { type: 'string' },
   'no-sweep': { type: 'boolean' },
@@ -49,6 +50,8 @@ const flagValues = z.object({
     .pipe(z.array(objectName).min(1))
     .optional(),
   mode: mode.default('slices'),
+  /** Taken, so that command lines for it run; the relay judges no services yet, and the stack says so. */
+  diagnose: z.boolean().default(false),
   enrich: enrichmentList.default([]),
   'inline-bytes': wholeNumber(1_000_000).optional(),
   'no-sweep': z.boolean().default(false),
