@@ -295,7 +295,7 @@ function oldestTrigger(applied: readonly AppliedChange[]): string | null {
   for (const { change, before, after } of applied) {
     const { triggeredAt } = change;
     if (before?.uid === after?.uid && before?.version === after?.version) continue;
-    if (after === null || triggeredAt === null || Number.isNaN(Date.parse(triggeredAt))) continue;
+    if (after === null || triggeredAt === null) continue;
     if (oldest === null || Date.parse(triggeredAt) < Date.parse(oldest)) oldest = triggeredAt;
   }
   return oldest;

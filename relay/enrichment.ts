@@ -93,10 +93,11 @@ export interface EnrichmentDeps {
  * the pod, or the ReplicaSet or Job, itself. The kind is spelt as Kubernetes does.
  *
  * **Opaque.** Linkerd answers for a port, an event for a pod: it is true when any port at which the object offers the pod is
- * opaque. For a port that is opaque, an undetected protocol stalls the connection; for one that is not, opaqueness costs
- * no more than what HTTP would have offered. A port is opaque when the annotation of the pod, else of the Service, else the
- * default list has it, or any Server of the pod's namespace that selects the pod. A Service's annotation means its own port
- * numbers and names; the target's number is taken as well. A named port of a Server is that container's port or host port.
+ * opaque. An opaque port taken for transparent stalls its connections, in which the server speaks first; a transparent one
+ * taken for opaque loses no more than what a proxy does with HTTP. A port is opaque when the annotation of the pod, else of
+ * the Service, else the default list has it, or any Server of the pod's namespace that selects the pod. A Service's
+ * annotation means its own port numbers and names; the target's number is taken as well. A named port of a Server is that
+ * container's port or host port.
  *
  * Every change is looked up from the pod, its parent or its traits to the objects that name it. Nothing is searched.
  */
@@ -143,7 +144,7 @@ export class Enrichment {
 
   /**
    * Objects of whose pods something else is known than was last told, or at the first look something that this process has
-   * not told yet. They are looked at by the dozen, so that nothing else waits long: `hasSuspects` says whether there are more.
+   * not told yet. Some are looked at in one go, so that nothing else waits long: `hasSuspects` says whether there are more.
    */
   takeChanged(): Held[] {
     this.#suspects ??= new Set(this.#referrers.values());

@@ -49,7 +49,11 @@ export const serviceName = z
   );
 
 /** uid of a Kubernetes object. */
-export const objectUid = z.string().min(1).max(MAX_UID_LENGTH);
+export const objectUid = z
+  .string()
+  .min(1)
+  .max(MAX_UID_LENGTH)
+  .refine((uid) => uid.isWellFormed(), 'must be Unicode text');
 
 /** resourceVersion: a decimal integer of any sensible length, compared by `compareVersions` (S44). */
 export const resourceVersion = z

@@ -59,6 +59,7 @@ const UNAUTHORISED = {
   403: failure('The credentials do not allow this.'),
 };
 const BAD_REQUEST = { 400: failure('A part of the request is wrong; the detail names it.') };
+const UNCHANGED = { 304: { description: 'Unchanged since the ETag of If-None-Match.', content: {} } };
 const UNAVAILABLE = { 503: failure('The store is throttled or away; see Retry-After.') };
 
 const INGEST_FAILURES = {
@@ -69,6 +70,7 @@ const INGEST_FAILURES = {
     content: { [PROBLEM_TYPE]: conflictDocument },
   },
   413: failure('More than 5 MB decoded, or more than 10,000 events.'),
+  415: failure('A body that is not JSON, plain or gzipped.'),
   503: failure('The store or the bus is throttled or away; see Retry-After.'),
 };
 
@@ -123,7 +125,7 @@ export const ROUTES = {
     summary: 'This document',
     servedBy: 'api',
     scope: null,
-    answers: { 200: json('OpenAPI 3.1.', z.looseObject({})) },
+    answers: { 200: json('OpenAPI 3.1.', z.looseObject({})), ...UNCHANGED },
   },
   getMetrics: {
     method: 'get',
@@ -143,7 +145,13 @@ export const ROUTES = {
     summary: 'Clusters and their freshness',
     servedBy: 'api',
     scope: 'read',
-    answers: { 200: json('All clusters.', clustersAnswer), ...UNAUTHORISED, ...UNAVAILABLE },
+    answers: {
+      200: json('All clusters.', clustersAnswer),
+      ...UNCHANGED,
+      ...BAD_REQUEST,
+      ...UNAUTHORISED,
+      ...UNAVAILABLE,
+    },
   },
   listServices: {
     method: 'get',
@@ -155,6 +163,7 @@ export const ROUTES = {
     query: servicesQuery,
     answers: {
       200: json('One page.', servicesAnswer),
+      ...UNCHANGED,
       ...BAD_REQUEST,
       ...UNAUTHORISED,
       404: failure('No such cluster.'),
@@ -174,7 +183,7 @@ export const ROUTES = {
         description: 'With port one set, without it all.',
         content: { 'application/json': endpointsAnswer, 'text/plain': text, 'application/yaml': text },
       },
-      304: { description: 'Unchanged since the ETag of If-None-Match.', content: {} },
+      ...UNCHANGED,
       ...BAD_REQUEST,
       ...UNAUTHORISED,
       404: failure('No such service, or the service does not define this port.'),

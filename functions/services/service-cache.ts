@@ -2,6 +2,8 @@ import { ipsOfParts } from '../store/packing.ts';
 import type { ChunkName, Head, ServiceKey } from '../store/store.ts';
 import { Membership } from './membership.ts';
 
+/** Rough bytes that a service takes in memory which has nothing left: without them thousands would stay for good. */
+const BYTES_PER_SERVICE = 1000;
 /** Rough bytes that an indexed IP takes in memory. */
 const BYTES_PER_IP = 120;
 /** Bytes of packed content and index that a function instance keeps by default: a quarter of its 512 MB, with room to work. */
@@ -49,7 +51,7 @@ export class CachedService {
   }
 
   get bytes(): number {
-    let bytes = this.membership.size * BYTES_PER_IP;
+    let bytes = BYTES_PER_SERVICE + this.membership.size * BYTES_PER_IP;
     for (const parts of this.parts.values()) for (const part of parts) bytes += part.byteLength;
     return bytes;
   }

@@ -241,6 +241,11 @@ describe('a port number that the Service does not define (S22)', () => {
     ]);
     assert.deepEqual(keys(ask([headless, object], '9999')?.addresses), ['10.0.0.1:9999']);
   });
+  test('a mirrored one speaks for the number that was asked for (S32)', () => {
+    const annotations = { 'mirror.linkerd.io/remote-svc-fq-name': 'db.shop.svc.cluster.local' };
+    const [address] = ask([headless, slice('a', ['203.0.113.7'], { annotations })], '9999')?.addresses ?? [];
+    assert.equal(address?.authority, 'db.shop.svc.cluster.local:9999');
+  });
   test('without a Service there is nothing', () => {
     assert.deepEqual(keys(ask([two], '80', { hostname: 'web-0' })?.addresses), []);
   });

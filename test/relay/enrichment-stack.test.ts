@@ -9,6 +9,8 @@ import { testLog } from './builders.ts';
 
 /** One read of the bus waits so long for news, in milliseconds; it never should. */
 const WAIT_MS = 20_000;
+/** The demo goes on for ever: what has not come among so many deltas does not come. */
+const MAX_DELTAS = 40;
 
 test('owners are in the answers, and a Server that appears is an update of each address, on the bus and in the answers', async () => {
   const clock = new StackClock();
@@ -34,6 +36,7 @@ test('owners are in the answers, and a Server that appears is an update of each 
   let after = 0;
   const nextDelta = async (isWanted: (detail: DeltaDetail) => boolean): Promise<DeltaDetail> => {
     for (;;) {
+      assert.ok(after < MAX_DELTAS, 'it did not come');
       const { entries } = await stack.bus.read({ after, limit: 1, wait: WAIT_MS });
       const [entry] = entries;
       assert.ok(entry, 'nothing came');

@@ -472,6 +472,22 @@ describe('what is sent again', () => {
     assert.deepEqual(rig.resend(), ['web-abc']);
   });
 
+  test('what touches many objects is told by and by, each once', () => {
+    const names = Array.from({ length: 120 }, (_, index) => `web-${1000 + index}`);
+    const rig = new EnrichmentRig().add(pod(), ...names.map((name) => slice({ name })));
+    const resendAll = () => {
+      const looks: string[][] = [];
+      while (rig.enrichment.hasSuspects) looks.push(rig.resend());
+      return looks;
+    };
+    for (const change of [() => {}, () => rig.add(server('a', { port: 8080 }))]) {
+      change();
+      const looks = resendAll();
+      assert.ok(looks.length > 1);
+      assert.deepEqual(looks.flat().sort(), names);
+    }
+  });
+
   test('a pod that is gone stays known as long as an object names it', () => {
     const rig = toldRig(slice(), pod({ owners: [['StatefulSet', 'web']] }));
     rig.delete(pod());

@@ -231,3 +231,42 @@ describe('POST /local/sweep', () => {
     });
   }
 });
+
+describe('the OpenAPI document names the status', () => {
+  const json = { 'content-type': 'application/json' };
+  const requests: Record<string, { path: string; init?: RequestInit; status: number }> = {
+    'of a body that is no JSON': {
+      path: '/v1/events',
+      init: { method: 'POST', body: '{}', headers: { 'content-type': 'text/plain' } },
+      status: 415,
+    },
+    'of a body in an encoding that is not served': {
+      path: '/v1/heartbeat',
+      init: { method: 'POST', body: '{}', headers: { ...json, 'content-encoding': 'br' } },
+      status: 415,
+    },
+    'of a parameter that clusters have not': { path: '/v1/clusters?limit=1', status: 400 },
+    'of clusters that the reader has': {
+      path: '/v1/clusters',
+      init: { headers: { 'if-none-match': '*' } },
+      status: 304,
+    },
+    'of this document, which the reader has': {
+      path: '/openapi.json',
+      init: { headers: { 'if-none-match': '*' } },
+      status: 304,
+    },
+  };
+  for (const [name, { path, init = {}, status }] of Object.entries(requests)) {
+    test(name, async () => {
+      const response = await fetch(`${stack.url}${path}`, init);
+      assert.equal(response.status, status);
+      const { paths } = (await (await fetch(`${stack.url}/openapi.json`)).json()) as {
+        paths: Record<string, Record<string, { responses: object }>>;
+      };
+      const [route = ''] = path.split('?');
+      const { responses } = paths[route]?.[(init.method ?? 'GET').toLowerCase()] ?? assert.fail(route);
+      assert(Object.hasOwn(responses, status));
+    });
+  }
+});

@@ -371,6 +371,22 @@ describe('one watch event', () => {
       value: event(slice({ endpoints: [{ nodeName: 'n'.repeat(254) }] })),
       reason: /^object\.endpoints\[0\]\.nodeName: must have at most 253 characters$/,
     },
+    'P6: an endpoint with more names than are kept of one': {
+      value: event(
+        slice({ endpoints: [{ hints: { forZones: new Array(7).fill({ name: 'z'.repeat(253) }) } }] }),
+      ),
+      reason: /^object\.endpoints\[0\]: must have names of at most 1600 bytes together$/,
+    },
+    'P6: ports with more names than are kept of one object': {
+      value: event(
+        endpoints({ subsets: new Array(2).fill({ ports: new Array(150).fill({ name: 'p'.repeat(253) }) }) }),
+      ),
+      reason: /^object\.subsets: must have names of at most 70000 bytes together$/,
+    },
+    'a name that is half a character': {
+      value: event(slice({ endpoints: [{ zone: '\ud800' }] })),
+      reason: /^object\.endpoints\[0\]\.zone: must be Unicode text$/,
+    },
     'S45: a deletion without uid': {
       value: deleted({ ...named, resourceVersion: '20' }),
       reason: /^object\.metadata\.uid: required$/,

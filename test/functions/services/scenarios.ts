@@ -308,7 +308,8 @@ export const SCENARIOS: Readonly<Record<string, Scenario>> = {
   'the next request finds a delta pending': {
     before: somethingIsPending,
     run: (world, schedule) => {
-      const relay = new RelayModel({ world, epoch: 1, held: [WEB, slice('s', 12, [1, 2])] });
+      const held = [WEB, slice('s', 12, [1, 2])];
+      const relay = new RelayModel({ world, epoch: 1, held, isWarm: true });
       schedule.lane('relay', (lane) => relay.tell(lane, [added(slice('s', 21, [1, 3]))]));
       schedule.lane('sweep', (lane) => sweepIn(lane, world));
     },
@@ -340,7 +341,8 @@ export const SCENARIOS: Readonly<Record<string, Scenario>> = {
     options: { inlineBytes: 0 },
     before: garbageIsDue,
     run: (world, schedule) => {
-      const relay = new RelayModel({ world, epoch: 1, held: [WEB, slice('s', 13, [1])] });
+      const held = [WEB, slice('s', 13, [1])];
+      const relay = new RelayModel({ world, epoch: 1, held, isWarm: true });
       schedule.lane('relay', (lane) =>
         relay.tell(lane, [
           added(slice('s', 21, [1, 2])),
