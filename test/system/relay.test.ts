@@ -15,7 +15,7 @@ import { startRelay } from '../../relay/relay.ts';
 import { systemTimers, type Timers } from '../../relay/timers.ts';
 import { deltaDetail } from '../../wire/delta.ts';
 import type { Mode } from '../../wire/envelope.ts';
-import { createLogger } from '../../wire/log.ts';
+import { createLogger, type Logger } from '../../wire/log.ts';
 import { naiveSets } from '../core/naive-model.ts';
 import { Replica } from '../replica.ts';
 import { StackCluster } from './stack-cluster.ts';
@@ -61,7 +61,7 @@ async function startWorld() {
     apiServer,
     clock,
     quiet: () => controllers.idle(),
-    startRelay: (mode: Mode) =>
+    startRelay: (mode: Mode, log: Logger = logger) =>
       startRelay({
         cluster: CLUSTER,
         relay: 'test',
@@ -75,7 +75,7 @@ async function startWorld() {
         authorize: noAuthorization,
         timers: fastTimers(clock),
         random: Math.random,
-        log: logger,
+        log,
       }),
     [Symbol.asyncDispose]: () => running.disposeAsync(),
   };
@@ -293,6 +293,33 @@ describe('relay, ingest, table and bus over a control plane', () => {
     await eventually(() => answersAreTrue(world, 'slices'));
     const replica = await replayIsTrue(world, 'slices');
     assert.equal(replica.port(`${CLUSTER}/default/blue:80`).addresses.size, 0);
+  });
+
+  test("at debug the relay says what it sees in Linkerd's words", async () => {
+    await using world = await startWorld();
+    const messages: string[] = [];
+    const write = (line: string) => void messages.push((JSON.parse(line) as { message: string }).message);
+    await using relay = world.startRelay(
+      'slices',
+      createLogger({ level: 'debug', clock: world.clock, write }),
+    );
+    await eventually(() => assert.deepEqual(relay.notReady(), []));
+    const { web = [] } = await populate(world);
+    await eventually(() => answersAreTrue(world, 'slices'));
+    for (const name of web) deletePod(world.apiServer, name);
+    await world.quiet();
+    await eventually(() => answersAreTrue(world, 'slices'));
+    const said = (pattern: RegExp) =>
+      assert(
+        messages.some((message) => pattern.test(message)),
+        `${pattern}`,
+      );
+    said(/^Watching Service resources$/);
+    said(/^Watching EndpointSlice resources$/);
+    said(/^Updating service for default\/web$/);
+    said(/^Adding ES default\/web-/);
+    said(/^Updating ES default\/web-/);
+    said(/^Deleting ES default\/web-/);
   });
 
   test('a cluster changes from slices to Endpoints and back without a removal (S12)', async () => {
