@@ -13,10 +13,11 @@ import type { Mode } from '../../../wire/envelope.ts';
 import { formatDigest, hashKey } from '../../../wire/key-hash.ts';
 import { type ReceivedDelta, Replica } from '../../replica.ts';
 import { START } from '../store/fake-clock.ts';
+import { randomFrom } from '../store/seeded-random.ts';
 import { CLUSTER, NAMESPACE } from './relay-model.ts';
 import { added, type Scenario } from './scenarios.ts';
-import { type Bounds, type Exploration, explore, type Schedule } from './scheduler.ts';
-import { namedChunks, World, type WorldOptions, type WorldSnapshot } from './world.ts';
+import { type Bounds, type Exploration, explore, type Schedule, wander } from './scheduler.ts';
+import { namedChunks, World, type WorldOptions } from './world.ts';
 
 /** A defined port as the objects of the cluster make it. */
 interface ExpectedPort {
@@ -28,10 +29,16 @@ interface ExpectedPort {
 /** What must be in a service's ports in the end. */
 type Truth = ReadonlyMap<string, readonly ExpectedPort[]>;
 
-/** Runs a scenario under every schedule within bounds; what must hold in the end is checked each time. */
+/** How a scenario is gone through: everything within bounds, or so many schedules at random. */
+export interface Itinerary {
+  readonly bounds: Bounds;
+  readonly walks?: { readonly schedules: number; readonly seed: number };
+}
+
+/** Runs a scenario under many schedules; what must hold in the end is checked each time. */
 export async function exploreScenario(
   scenario: Scenario,
-  bounds: Bounds,
+  { bounds, walks }: Itinerary,
   flawed: WorldOptions = {},
 ): Promise<Exploration> {
   const options = { ...scenario.options, ...flawed };
@@ -40,22 +47,15 @@ export async function exploreScenario(
   await scenario.before(past);
   const start = past.snapshot();
   const truth = truthOf(scenario, mode);
-  return explore(async (schedule) => {
-    const world = await runSchedule(scenario, schedule, options, start);
+  const run = async (schedule: Schedule) => {
+    const world = new World(options, start, schedule);
+    scenario.run(world, schedule);
+    await schedule.exhaust();
     await check(world, truth, mode);
-  }, bounds);
-}
-
-async function runSchedule(
-  scenario: Scenario,
-  schedule: Schedule,
-  options: WorldOptions,
-  start: WorldSnapshot,
-): Promise<World> {
-  const world = new World(options, start, schedule);
-  scenario.run(world, schedule);
-  await schedule.exhaust();
-  return world;
+  };
+  return walks === undefined
+    ? explore(run, bounds)
+    : wander(run, bounds, walks.schedules, randomFrom(walks.seed));
 }
 
 /** Lets the world come to rest, and looks at all of it; a day later it must be the same, and tidy. */

@@ -1,16 +1,14 @@
 import assert from 'node:assert/strict';
 import { parentPort } from 'node:worker_threads';
-import { exploreScenario } from './exploration.ts';
+import { exploreScenario, type Itinerary } from './exploration.ts';
 import { MUTATIONS } from './mutations.ts';
 import { SCENARIOS } from './scenarios.ts';
-import type { Bounds } from './scheduler.ts';
 
 /** What a worker is asked to explore. */
-export interface Task {
+export interface Task extends Itinerary {
   readonly scenario: string;
-  readonly bounds: Bounds;
-  /** Name of a mutation, or null for the protocol as it is. */
-  readonly mutation: string | null;
+  /** Name of a mutation; none for the protocol as it is. */
+  readonly mutation?: string;
 }
 
 /** What it came to. */
@@ -22,11 +20,11 @@ export interface Finding {
 }
 
 // In a thread of its own, since the test runner's hooks on promises would double the time of it.
-parentPort?.on('message', async ({ scenario: name, bounds, mutation }: Task) => {
+parentPort?.on('message', async ({ scenario: name, mutation, ...itinerary }: Task) => {
   const scenario = SCENARIOS[name];
   assert(scenario, name);
-  const flawed = mutation === null ? {} : MUTATIONS[mutation]?.options;
-  const { schedules, merged, violation } = await exploreScenario(scenario, bounds, flawed);
+  const flawed = mutation === undefined ? {} : MUTATIONS[mutation]?.options;
+  const { schedules, merged, violation } = await exploreScenario(scenario, itinerary, flawed);
   const finding: Finding = {
     schedules,
     merged,

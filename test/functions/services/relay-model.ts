@@ -194,7 +194,7 @@ export class RelayModel {
     this.isNew = false;
   }
 
-  /** Between two requests a relay is what it holds and has to say; one with a memory in the cloud, or two lanes, is more. */
+  /** Between two requests a relay is what it holds and has yet to say; not so beside a warm instance, or a second lane. */
   private tellKnowledge(lane: Lane, position: string): void {
     if (this.isWarm || this.isShared) return;
     const nameOf = ({ kind, metadata }: ClusterObject) =>
@@ -206,7 +206,7 @@ export class RelayModel {
       [...this.former].map(([uid, services]) => [uid, ...services]),
       [this.isDeposed, this.isNew],
     ];
-    lane.tell(`${this.errands}: ${position}: ${JSON.stringify(known)}`);
+    lane.knows(`${this.errands}: ${position}: ${JSON.stringify(known)}`);
   }
 
   private get flaws(): RelayFlaws {

@@ -34,9 +34,8 @@ export class Violation extends Error {
 
 /** What exploring came to. */
 export interface Exploration {
-  /** Schedules that were run to their end. */
   readonly schedules: number;
-  /** Schedules that were given up in a state from which all was explored. */
+  /** How many of them led into a state that was reached before. */
   readonly merged: number;
   readonly violation: { readonly error: unknown; readonly trace: readonly string[] } | null;
 }
@@ -76,20 +75,17 @@ interface Option {
   readonly faults: number;
 }
 
-/** What was chosen at one step of a schedule. */
-interface Choice {
-  /** Number of options. */
-  readonly options: number;
-  readonly taken: number;
-  /** Options that are yet to be explored. */
-  readonly rest: readonly number[];
-}
-
-/** States by key, with the bounds that were left when they were explored. */
-type Visited = Map<string, Bounds[]>;
-
 /** Ends a schedule whose future was explored before. */
 class Merged extends Error {}
+
+/** Decides what happens next. */
+interface Guide {
+  choose(options: readonly Option[]): number;
+  /** Was everything explored from this state, with at least so much left of the bounds? From now on it is. */
+  isExplored(state: () => string, left: Bounds): boolean;
+}
+
+type Scenario = (schedule: Schedule) => Promise<void>;
 
 /**
  * Runs a scenario under every schedule within the bounds, from its start each time: stateless model checking, depth
@@ -97,36 +93,110 @@ class Merged extends Error {}
  * has the same local state, so that its future is the same too.
  * @param scenario builds its world, starts lanes, awaits `exhaust`, and checks what came of it.
  */
-export async function explore(
-  scenario: (schedule: Schedule) => Promise<void>,
+export async function explore(scenario: Scenario, bounds: Bounds): Promise<Exploration> {
+  const guide = new DepthFirst();
+  return runAll(scenario, bounds, guide, () => guide.advance());
+}
+
+/** Runs a scenario under so many schedules at random. @param random whole numbers from 0 up to a bound. */
+export async function wander(
+  scenario: Scenario,
   bounds: Bounds,
+  schedules: number,
+  random: (bound: number) => number,
 ): Promise<Exploration> {
-  const visited: Visited = new Map();
+  let left = schedules;
+  return runAll(scenario, bounds, new RandomWalk(random), () => --left > 0);
+}
+
+async function runAll(
+  scenario: Scenario,
+  bounds: Bounds,
+  guide: Guide,
+  isMoreLeft: () => boolean,
+): Promise<Exploration> {
   const numbers = new Numbers();
   let [schedules, merged] = [0, 0];
-  let prefix: Choice[] | null = [];
-  while (prefix !== null) {
-    const schedule = new Schedule(prefix, bounds, visited, numbers);
+  do {
+    const schedule = new Schedule(guide, bounds, numbers);
     try {
       await scenario(schedule);
-      schedules++;
     } catch (error) {
       if (!(error instanceof Merged))
         return { schedules, merged, violation: { error, trace: schedule.trace } };
       merged++;
     }
-    prefix = nextPrefix(schedule.path);
-  }
+    schedules++;
+  } while (isMoreLeft());
   return { schedules, merged, violation: null };
 }
 
-/** The choices up to the last that leaves something to be explored, which is taken next; null when all is explored. */
-function nextPrefix(path: readonly Choice[]): Choice[] | null {
-  const index = path.findLastIndex(({ rest }) => rest.length > 0);
-  const choice = path[index];
-  const [taken, ...rest] = choice?.rest ?? [];
-  if (choice === undefined || taken === undefined) return null;
-  return [...path.slice(0, index), { ...choice, taken, rest }];
+/** What was chosen at one step of a schedule. */
+interface Choice {
+  /** Number of options. */
+  readonly options: number;
+  readonly taken: number;
+}
+
+/** Goes back to the last choice that has an option left, and takes it, until there is none. */
+class DepthFirst implements Guide {
+  /** The choices that are to be made again; the last one for the first time. */
+  private prefix: readonly Choice[] = [];
+  private path: Choice[] = [];
+  /** States, with the bounds that were left when they were explored. */
+  private readonly explored = new Map<string, readonly Bounds[]>();
+
+  choose({ length }: readonly Option[]): number {
+    const planned = this.prefix[this.path.length];
+    if (planned !== undefined && planned.options !== length)
+      throw new Error('a scenario is not deterministic');
+    const choice = planned ?? { options: length, taken: 0 };
+    this.path.push(choice);
+    return choice.taken;
+  }
+
+  isExplored(state: () => string, left: Bounds): boolean {
+    if (this.path.length < this.prefix.length) return false;
+    const key = state();
+    const known = this.explored.get(key) ?? [];
+    if (known.some(({ preemptions, faults }) => preemptions >= left.preemptions && faults >= left.faults)) {
+      return true;
+    }
+    this.explored.set(key, [...known, left]);
+    return false;
+  }
+
+  /** Plans the next schedule; false when there is none. */
+  advance(): boolean {
+    const index = this.path.findLastIndex(({ options, taken }) => taken + 1 < options);
+    const choice = this.path[index];
+    if (choice === undefined) return false;
+    this.prefix = [...this.path.slice(0, index), { ...choice, taken: choice.taken + 1 }];
+    this.path = [];
+    return true;
+  }
+}
+
+/** In how many of 100 steps something else may happen than what happens undisturbed. */
+const WILDNESS = 15;
+
+class RandomWalk implements Guide {
+  private readonly random: (bound: number) => number;
+
+  constructor(random: (bound: number) => number) {
+    this.random = random;
+  }
+
+  choose(options: readonly Option[]): number {
+    const usual = options.filter(({ preemptions, faults }) => preemptions + faults === 0);
+    const among = this.random(100) < WILDNESS ? options : usual;
+    const chosen = among[this.random(among.length)];
+    return chosen === undefined ? 0 : options.indexOf(chosen);
+  }
+
+  isExplored(): boolean {
+    return false;
+  }
 }
 
 /** Numbers for texts: equal ones for equal texts. */
@@ -148,11 +218,9 @@ const callers = new AsyncLocalStorage<Attempt>();
 export class Schedule {
   /** Tells what of the world has this name, so that it is the same whoever wrote it; null when that cannot be told. */
   contentOf: (name: string) => Promise<string | null> = async () => null;
-  readonly path: Choice[] = [];
   readonly trace: string[] = [];
-  private readonly prefix: readonly Choice[];
+  private readonly guide: Guide;
   private readonly bounds: Bounds;
-  private readonly visited: Visited;
   private readonly numbers: Numbers;
   private readonly threads: Thread[] = [];
   /** What was written last, by name: its content, or the history behind it. */
@@ -161,10 +229,9 @@ export class Schedule {
   private used: Bounds = { preemptions: 0, faults: 0 };
   private failure: { readonly error: unknown } | null = null;
 
-  constructor(prefix: readonly Choice[], bounds: Bounds, visited: Visited, numbers: Numbers) {
-    this.prefix = prefix;
+  constructor(guide: Guide, bounds: Bounds, numbers: Numbers) {
+    this.guide = guide;
     this.bounds = bounds;
-    this.visited = visited;
     this.numbers = numbers;
   }
 
@@ -213,17 +280,17 @@ export class Schedule {
     for (;;) {
       await quiet();
       if (this.failure !== null) throw this.failure.error;
-      this.mergeKnown();
+      if (this.guide.isExplored(() => this.stateKey(), this.left())) throw new Merged();
       const options = this.options();
-      if (options.length === 0) break;
-      const option = options[this.choose(options)];
-      if (option === undefined) throw new Error('the scenario is not deterministic');
+      const option = options[options.length > 0 ? this.guide.choose(options) : 0];
+      if (option === undefined) break;
       await this.take(option);
     }
     if (this.threads.some(({ isGhost, isOver }) => !isGhost && !isOver))
       throw new Violation('a lane waits for ever');
   }
 
+  /** A number for a text. */
   numberOf(text: string): number {
     return this.numbers.of(text);
   }
@@ -252,42 +319,21 @@ export class Schedule {
     const [first] = next;
     // What nobody waits for may go on at any time, or never.
     if (first?.isGhost) options.push(option('kill', first));
-    const { preemptions, faults } = this.used;
-    if (preemptions < this.bounds.preemptions && current && !current.waiting[0]?.call.isLocal) {
+    const { preemptions, faults } = this.left();
+    if (preemptions > 0 && current && !current.waiting[0]?.call.isLocal) {
       for (const thread of ready)
         if (thread !== current) options.push(option('run', thread, { preemptions: 1 }));
     }
-    if (faults < this.bounds.faults) for (const thread of next) options.push(...faultsOf(thread));
+    if (faults > 0) for (const thread of next) options.push(...faultsOf(thread));
     return options;
   }
 
-  private choose(options: readonly Option[]): number {
-    const planned = this.prefix[this.path.length];
-    if (planned !== undefined && planned.options !== options.length) {
-      throw new Error('the scenario is not deterministic');
-    }
-    const choice = planned ?? {
-      options: options.length,
-      taken: 0,
-      rest: options.map((_, index) => index).slice(1),
-    };
-    this.path.push(choice);
-    return choice.taken;
-  }
-
-  /** @throws Merged when this state was reached before with at least as much left of the bounds. */
-  private mergeKnown(): void {
-    if (this.path.length < this.prefix.length) return;
-    const left = {
+  /** What is left of the bounds. */
+  private left(): Bounds {
+    return {
       preemptions: this.bounds.preemptions - this.used.preemptions,
       faults: this.bounds.faults - this.used.faults,
     };
-    const key = this.stateKey();
-    const known = this.visited.get(key);
-    if (known?.some(({ preemptions, faults }) => preemptions >= left.preemptions && faults >= left.faults)) {
-      throw new Merged();
-    }
-    this.visited.set(key, [...(known ?? []), left]);
   }
 
   private stateKey(): string {
@@ -377,7 +423,7 @@ export class Lane {
   }
 
   /** Tells all that the sender knows between two requests, so that what led there does not matter any more. */
-  tell(state: string): void {
+  knows(state: string): void {
     this.thread.history = this.schedule.numberOf(`${this.thread.name} knows ${state}`);
   }
 
