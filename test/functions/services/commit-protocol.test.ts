@@ -9,8 +9,9 @@ import { SCENARIOS } from './scenarios.ts';
 
 /** Explorations that run at the same time. */
 const WORKERS = 2;
-/** `deep`: wider bounds, for minutes instead of seconds, and as many schedules again at random, with other bounds. */
+/** Minutes instead of seconds: wider bounds, then schedules at random. */
 const isDeep = process.env.STATE_SPACE === 'deep';
+/** The seed of a former run, told in its output, repeats that. */
 const WALKS: Itinerary = {
   bounds: { preemptions: 8, faults: 5 },
   walks: { schedules: 10_000, seed: Number(process.env.STATE_SPACE_SEED ?? Date.now() % 1e9) },
