@@ -38,11 +38,12 @@ export class StackCluster implements CaseTarget {
   async takeDeltas(): Promise<readonly ReceivedDelta[]> {
     const { entries, last } = await this.#stack.bus.read({ after: this.#taken, limit: 10_000, wait: 0 });
     this.#taken = last;
-    const deltas = entries.flatMap(({ detailType, detail }) => {
+    const own = entries.filter(({ detail }) => (detail as { cluster?: unknown }).cluster === this.#name);
+    const deltas = own.flatMap(({ detailType, detail }) => {
       const parsed = deltaDetail.safeParse(detail);
       return parsed.success ? [{ type: detailType as DeltaType, detail: parsed.data }] : [];
     });
-    return bySequence(deltas.filter(({ detail }) => detail.cluster === this.#name));
+    return bySequence(deltas);
   }
 
   async answer(
