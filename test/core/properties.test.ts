@@ -58,18 +58,49 @@ class Relay {
 
   /** What the newest events say that there is. */
   expected() {
-    const services: Service[] = [];
-    const objects: RecordedObject[] = [];
-    for (const [uid, { type, object, enrich }] of this.#latest) {
-      if (type === 'DELETED') continue;
-      if (object.kind === 'Service') services.push(object);
-      else {
-        const { resourceVersion } = (this.#recorded.get(uid)?.object ?? object).metadata;
-        objects.push({ object, version: resourceVersion, enrich });
-      }
-    }
-    return naiveSets(services, objects);
+    const living = [...this.#latest.values()].filter(({ type }) => type !== 'DELETED');
+    return setsOf(living, ({ uid }) => this.#recorded.get(uid)?.object.metadata.resourceVersion);
   }
+}
+
+/** The sets of objects by their last events; `recorded` tells which of an object's versions counts, by default its own (S11). */
+function setsOf(
+  living: readonly HistoryEvent[],
+  recorded: (metadata: { readonly uid: string }) => string | undefined = () => undefined,
+) {
+  const services: Service[] = [];
+  const objects: RecordedObject[] = [];
+  for (const { object, enrich } of living) {
+    if (object.kind === 'Service') services.push(object);
+    else
+      objects.push({ object, version: recorded(object.metadata) ?? object.metadata.resourceVersion, enrich });
+  }
+  return naiveSets(services, objects);
+}
+
+/** The last event of each object that is there after a history. */
+function livingAfter(events: readonly HistoryEvent[]): HistoryEvent[] {
+  const last = new Map(events.map((event) => [event.object.metadata.uid, event]));
+  return [...last.values()].filter(({ type }) => type !== 'DELETED');
+}
+
+/** What a relay says after a list that came back lower: each object of it, and the deletion of whatever else it held (S44). */
+function relistOf(
+  listed: readonly HistoryEvent[],
+  held: readonly HistoryEvent[],
+  enrichVersion: number,
+): (HistoryEvent & { readonly stateUnknown: true })[] {
+  const uids = new Set(listed.map(({ object }) => object.metadata.uid));
+  const gone = held.filter(({ object }) => !uids.has(object.metadata.uid));
+  return [
+    ...listed.map((event) => ({
+      ...event,
+      type: 'MODIFIED' as const,
+      enrichVersion,
+      stateUnknown: true as const,
+    })),
+    ...gone.map((event) => ({ ...event, type: 'DELETED' as const, stateUnknown: true as const })),
+  ];
 }
 
 function isOlder(a: HistoryEvent, b: HistoryEvent): boolean {
@@ -193,6 +224,33 @@ for (const mode of ['slices', 'endpoints'] as const) {
           new Relay([cluster]).send(events);
           const groups = cluster.drain().map(({ detail }) => detail.group);
           assert.equal(new Set(groups).size, groups.length);
+        }),
+        PARAMETERS,
+      );
+    });
+
+    test('after storage went back to a backup, its re-list in any order leaves what it holds and nothing else (S44)', async () => {
+      const restored = given().chain((events) =>
+        fc.nat(events.length).chain((kept) => {
+          const living = livingAfter(events.slice(0, kept));
+          const relist = relistOf(living, livingAfter(events), events.length);
+          const shuffled = fc.shuffledSubarray(relist, { minLength: relist.length });
+          return fc.tuple(fc.constant(events), fc.constant(living), shuffled);
+        }),
+      );
+      await fc.assert(
+        fc.asyncProperty(restored, async ([events, living, relist]) => {
+          const whole = new CoreCluster(mode);
+          const warm = new CoreCluster(mode, { usesHolders: true });
+          const relay = new Relay([whole, warm]);
+          const sets = new ObservedSets(whole);
+          for (const event of [...events, ...relist]) {
+            relay.send([event]);
+            sets.check(`${event.type} ${event.object.metadata.uid}`, warm.drain());
+          }
+          for (const cluster of [whole, warm]) await cluster.advance(WINDOWS_CLOSED_MS);
+          sets.check('at the end', warm.drain());
+          assert.deepEqual(sets.current(), setsOf(living));
         }),
         PARAMETERS,
       );

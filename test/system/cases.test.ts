@@ -71,7 +71,7 @@ class StackWorld implements CaseWorld, AsyncDisposable {
     return this.newTarget('slices').advance(ms);
   }
 
-  [Symbol.asyncDispose](): Promise<void> {
-    return this.#stack[Symbol.asyncDispose]();
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#stack[Symbol.asyncDispose]();
   }
 }
