@@ -2,7 +2,7 @@ import { deflateRawSync, inflateRawSync } from 'node:zlib';
 import type { EndpointSlice } from '../core/kubernetes.ts';
 import { isIpSlice, serviceNameOf } from '../core/slice.ts';
 import type { EpochMs } from '../core/time.ts';
-import type { WatchedKind } from '../wire/envelope.ts';
+import { serviceName, type WatchedKind } from '../wire/envelope.ts';
 
 /** One state of an object, as the relay keeps it: its identity, and the fields that somebody reads as text (W13). */
 export interface Held {
@@ -11,7 +11,7 @@ export interface Held {
   readonly name: string;
   readonly uid: string;
   readonly resourceVersion: string;
-  /** Name of the service it counts for; null for a slice that is nobody's (S8) or holds no IPs (S13). */
+  /** Name of the service it counts for; null for a slice that is nobody's (S8), holds no IPs (S13) or names no possible one (P6). */
   readonly service: string | null;
   /** When the relay saw this state. */
   readonly observedAt: EpochMs;
@@ -150,7 +150,9 @@ function serviceOf(raw: Fields): string | null {
   const slice = raw as Fields & EndpointSlice;
   const { ownerReferences } = slice.metadata;
   const owners = Array.isArray(ownerReferences) ? ownerReferences : null;
-  return isIpSlice(slice) ? serviceNameOf({ ...slice.metadata, ownerReferences: owners }) : null;
+  const name = isIpSlice(slice) ? serviceNameOf({ ...slice.metadata, ownerReferences: owners }) : null;
+  // Ingest refuses the slice alone, but for such a name in an inventory it would refuse the page.
+  return serviceName.safeParse(name).success ? name : null;
 }
 
 function project(value: unknown, shape: Shape): unknown {

@@ -3,6 +3,12 @@ import * as z from 'zod';
 import { clusterName, MAX_NAMESPACES, type Mode, objectName } from '../wire/envelope.ts';
 import { LOG_LEVELS } from '../wire/log.ts';
 import { ENRICHMENTS } from './enrichment-watch.ts';
+import { isInCluster } from './in-cluster.ts';
+
+/** Several relays of one cluster share this Lease, of which one leads. */
+const DEFAULT_LEASE = 'endpoints-watcher-relay';
+/** A renewal that fails must be followed by another before the deadline. Source: client-go, `JitterFactor`. */
+const MIN_RETRIES = 1.2;
 
 const isTrue = z.stringbool({ truthy: ['true', '1'], falsy: ['false', '0'], error: 'must be true or false' });
 const text = z.string().min(1, 'must not be empty');
@@ -63,6 +69,26 @@ const settings = z
     adminHost: text.default('0.0.0.0'),
     adminPort: number(0, 65_535).default(8080),
     relay: text.max(253).default(hostname),
+    /** Null: no election, this relay leads. */
+    lease: z
+      .string()
+      .transform((name) => (name === '' ? null : name))
+      .pipe(objectName.nullable())
+      .default(null),
+    /** Null: the pod's. */
+    leaseNamespace: objectName.nullable().default(null),
+    /** Times of client-go's leader election. A Lease says its duration in whole seconds. */
+    leaseDurationMs: number(1000, 3_600_000).default(15_000),
+    renewDeadlineMs: number(100, 3_600_000).default(10_000),
+    retryPeriodMs: number(50, 3_600_000).default(2000),
+  })
+  .superRefine(({ leaseDurationMs, renewDeadlineMs, retryPeriodMs }, context) => {
+    const issue = (path: string, message: string) =>
+      context.addIssue({ code: 'custom', path: [path], message });
+    if (leaseDurationMs <= renewDeadlineMs)
+      issue('leaseDurationMs', `must be more than --renew-deadline-ms (${renewDeadlineMs})`);
+    if (renewDeadlineMs <= MIN_RETRIES * retryPeriodMs)
+      issue('renewDeadlineMs', `must be more than ${MIN_RETRIES} times --retry-period-ms (${retryPeriodMs})`);
   })
   .superRefine(({ auth, ingestUrl, tokenFile, awsRegion }, context) => {
     const issue = (path: string, message: string) =>
@@ -101,6 +127,11 @@ const NAMES: Readonly<
   adminHost: { flag: 'admin-host', env: ['ADMIN_HOST'] },
   adminPort: { flag: 'admin-port', env: ['ADMIN_PORT'] },
   relay: { flag: 'relay', env: ['POD_NAME'] },
+  lease: { flag: 'lease', env: ['LEASE'] },
+  leaseNamespace: { flag: 'lease-namespace', env: ['POD_NAMESPACE'] },
+  leaseDurationMs: { flag: 'lease-duration-ms', env: ['LEASE_DURATION_MS'] },
+  renewDeadlineMs: { flag: 'renew-deadline-ms', env: ['RENEW_DEADLINE_MS'] },
+  retryPeriodMs: { flag: 'retry-period-ms', env: ['RETRY_PERIOD_MS'] },
 };
 
 export type ParsedConfig =
@@ -110,7 +141,8 @@ export type ParsedConfig =
 
 /**
  * Reads flags and, where there is none, the environment. Flags may be written as for Linkerd, `-enable-endpoint-slices=false`:
- * one dash or two, the value behind `=` or as the next argument; a flag without a value is true.
+ * one dash or two, the value behind `=` or as the next argument; a flag without a value is true. In a pod several relays
+ * elect one of them unless `--lease=` says otherwise; elsewhere only when a Lease is named.
  */
 export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): ParsedConfig {
   const { values, lines } = readFlags(args);
@@ -119,15 +151,20 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Par
     const value = values.get(names.flag) ?? names.env.map((name) => env[name]).find((found) => found);
     if (value !== undefined) raw[key] = value;
   }
+  const isPod = isInCluster(raw.kubeconfig ?? null, env);
+  // Elsewhere a relay is somebody's own, beside those that may run in the cluster.
+  if (isPod) raw.lease ??= DEFAULT_LEASE;
+  else if (raw.lease && !raw.leaseNamespace)
+    lines.push('--lease-namespace (or POD_NAMESPACE): required for --lease outside a pod');
   const parsed = settings.safeParse(raw);
-  for (const { path, message } of parsed.error?.issues ?? []) {
+  for (const { path, message, code } of parsed.error?.issues ?? []) {
     const key = String(path[0]) as keyof typeof NAMES;
     const {
       flag,
       env: [variable],
     } = NAMES[key];
     const name = variable === undefined ? `--${flag}` : `--${flag} (or ${variable})`;
-    const isAbsent = raw[key] === undefined && !message.startsWith('required');
+    const isAbsent = raw[key] === undefined && code !== 'custom';
     lines.push(`${name}: ${isAbsent ? 'required' : message}`);
   }
   return parsed.success && lines.length === 0

@@ -25,6 +25,13 @@ const ACCESS_MAX_AGE_MS = 60_000;
 const CONNECT_TIMEOUT_MS = 10_000;
 const KEEP_ALIVE_MS = 30_000;
 
+/** A request that changes something. */
+export interface Write {
+  readonly method: 'POST' | 'PUT';
+  /** JSON. */
+  readonly body: string;
+}
+
 /** Bounds of waiting for a server, in milliseconds. */
 export interface Timeouts {
   /** Until the headers of an answer. */
@@ -53,22 +60,28 @@ export class Connection implements AsyncDisposable {
   }
 
   /**
-   * GETs a path, in `accept`ed form. A 401 is answered only after a second try with credentials read anew.
+   * GETs a path, or writes there, in `accept`ed form. A 401 is answered only after a second try with credentials read anew.
    * @throws an error of undici when there is no answer, or of `readAccess` while there were never any credentials.
    */
   async request(
     path: string,
     signal: AbortSignal,
     accept = 'application/json',
+    write: Write | null = null,
   ): Promise<Dispatcher.ResponseData> {
-    const response = await this.#get(path, signal, accept);
+    const response = await this.#send(path, signal, accept, write);
     if (response.statusCode !== 401) return response;
     await response.body.dump();
     await this.#renew('refused');
-    return this.#get(path, signal, accept);
+    return this.#send(path, signal, accept, write);
   }
 
-  async #get(path: string, signal: AbortSignal, accept: string): Promise<Dispatcher.ResponseData> {
+  async #send(
+    path: string,
+    signal: AbortSignal,
+    accept: string,
+    write: Write | null,
+  ): Promise<Dispatcher.ResponseData> {
     const { timers, timeouts = TIMEOUTS } = this.#deps;
     const isFresh = this.#current !== null && timers.monotonic() - this.#current.readAt < ACCESS_MAX_AGE_MS;
     if (!isFresh) await this.#renew('aged');
@@ -78,8 +91,14 @@ export class Connection implements AsyncDisposable {
     return agent.request({
       origin,
       path: pathname.replace(/\/$/, '') + path,
-      method: 'GET',
-      headers: { accept, 'user-agent': 'endpoints-watcher', ...access.headers },
+      method: write?.method ?? 'GET',
+      headers: {
+        accept,
+        'user-agent': 'endpoints-watcher',
+        ...(write !== null && { 'content-type': 'application/json' }),
+        ...access.headers,
+      },
+      body: write?.body ?? null,
       headersTimeout: timeouts.headersMs,
       bodyTimeout: timeouts.silenceMs,
       signal,

@@ -4,6 +4,19 @@ import type { Access } from './connection.ts';
 
 const SERVICE_ACCOUNT = '/var/run/secrets/kubernetes.io/serviceaccount';
 
+/** Is this a pod which is told of no other cluster than its own? */
+export function isInCluster(kubeconfig: string | null, env: NodeJS.ProcessEnv): boolean {
+  return kubeconfig === null && !env.KUBECONFIG && Boolean(env.KUBERNETES_SERVICE_HOST);
+}
+
+/**
+ * Namespace of this pod.
+ * @throws the system's error when the file cannot be read.
+ */
+export async function readPodNamespace(folder = SERVICE_ACCOUNT): Promise<string> {
+  return (await readFile(`${folder}/namespace`, 'utf8')).trim();
+}
+
 /**
  * What a pod is given to reach its own API server. Written here, since client-node would take a fifth of the relay's memory.
  * @param folder where the service account's token and CA are mounted; they are replaced while the pod runs.

@@ -40,6 +40,8 @@ export interface IngestDeps {
   readonly authorize: Authorize;
   readonly timers: Timers;
   readonly timeoutMs?: number;
+  /** Looked at right before each request; none starts while it is false (W17). Absent: always true. */
+  readonly maySend?: () => boolean;
 }
 
 /** Speaks to the ingest function; it repeats nothing by itself but a request whose credentials were not taken. */
@@ -99,7 +101,7 @@ export class IngestClient implements AsyncDisposable {
     signal: AbortSignal,
     isRefused: boolean,
   ): Promise<Answer<T>> {
-    const { url, authorize } = this.#deps;
+    const { url, authorize, maySend } = this.#deps;
     const target = new URL(url.pathname.replace(/\/$/, '') + path, url);
     let headers: Readonly<Record<string, string>> = {
       'content-type': 'application/json',
@@ -110,6 +112,7 @@ export class IngestClient implements AsyncDisposable {
     } catch (error) {
       return unavailable(null, `no credentials: ${describe(error)}`, false);
     }
+    if (maySend?.() === false) return unavailable(null, 'not sent: the Lease was not renewed in time', false);
     try {
       const options = {
         origin: target.origin,

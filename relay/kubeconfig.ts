@@ -1,7 +1,10 @@
+import { readFile } from 'node:fs/promises';
 import type { RequestOptions } from 'node:https';
+import { homedir } from 'node:os';
+import { delimiter, dirname, join, resolve } from 'node:path';
 import type { KubeConfig } from '@kubernetes/client-node/dist/config.js';
 import type { Access, ReadAccess } from './connection.ts';
-import { readInClusterAccess } from './in-cluster.ts';
+import { isInCluster, readInClusterAccess } from './in-cluster.ts';
 
 /** Where the configuration of the API server's clients is. */
 export interface KubeconfigSource {
@@ -19,10 +22,7 @@ export interface KubeconfigSource {
 export function kubeconfigAccess(source: KubeconfigSource): ReadAccess {
   let exec: KubeConfig | null = null;
   return async (reason) => {
-    const { KUBECONFIG, KUBERNETES_SERVICE_HOST } = process.env;
-    if (source.kubeconfig === null && !KUBECONFIG && KUBERNETES_SERVICE_HOST) {
-      return readInClusterAccess(process.env);
-    }
+    if (isInCluster(source.kubeconfig, process.env)) return readInClusterAccess(process.env);
     const config = reason === 'aged' && exec !== null ? exec : await loadConfig(source);
     exec = config.getCurrentUser()?.exec === undefined ? null : config;
     return accessOf(config);
@@ -54,12 +54,40 @@ async function loadConfig({ kubeconfig, context }: KubeconfigSource): Promise<Ku
     throw new Error(`kubeconfig: proxy-url ${cluster.proxyUrl} is not supported, only http and https`);
   // client-node reads a CA only beside a user, and speaks plain HTTP only where TLS is not verified.
   const skipTLSVerify = cluster.skipTLSVerify || cluster.server.startsWith('http:');
+  const user = loaded.getCurrentUser() ?? { name: 'anonymous' };
+  const token = await readTokenFile(kubeconfig, user.name);
   const config = new KubeConfig();
-  config.loadFromClusterAndUser(
-    { ...cluster, skipTLSVerify },
-    loaded.getCurrentUser() ?? { name: 'anonymous' },
-  );
+  config.loadFromClusterAndUser({ ...cluster, skipTLSVerify }, { ...user, ...(token !== null && { token }) });
   return config;
+}
+
+/**
+ * The token in the file that a user names; null when it names none. client-node knows no `tokenFile`, and would speak for
+ * nobody. It goes before `token`. Source: client-go, AuthInfo of clientcmd.
+ */
+async function readTokenFile(kubeconfig: string | null, name: string): Promise<string | null> {
+  const { loadYaml } = await import('@kubernetes/client-node/dist/yaml.js');
+  const listed = process.env.KUBECONFIG || join(homedir(), '.kube', 'config');
+  const files = kubeconfig === null ? listed.split(delimiter).filter(Boolean) : [kubeconfig];
+  for (const file of files) {
+    const { users } = loadYaml<RawConfig>(await readFile(file, 'utf8'));
+    const user = users?.find((known) => known.name === name)?.user;
+    if (user == null) continue;
+    if (!user.tokenFile) return null;
+    const path = resolve(dirname(file), user.tokenFile);
+    try {
+      return (await readFile(path, 'utf8')).trim();
+    } catch (error) {
+      throw new Error(`kubeconfig: tokenFile ${path} of user "${name}" cannot be read`, { cause: error });
+    }
+  }
+  return null;
+}
+
+interface RawConfig {
+  readonly users?:
+    | readonly { readonly name?: string; readonly user?: { readonly tokenFile?: string } | null }[]
+    | null;
 }
 
 async function accessOf(config: KubeConfig): Promise<Access> {

@@ -26,6 +26,8 @@ const FAMILIES = {
     type: 'histogram',
     help: 'From the change behind a watch event until a stage had it.',
   },
+  endpoints_watcher_relay_leader: { type: 'gauge', help: '1 while this relay leads, 0 while it stands by.' },
+  endpoints_watcher_relay_epoch: { type: 'gauge', help: 'Epoch under which this relay leads.' },
   endpoints_watcher_relay_last_event_age_seconds: {
     type: 'gauge',
     help: 'Since the API server last said anything of a kind, bookmarks too.',

@@ -286,7 +286,9 @@ export class Queue {
   #freeAt({ services, groups, entries }: Linked): number {
     if (entries.some((entry) => entry.inFlight !== null)) return Number.POSITIVE_INFINITY;
     if ([...services].some((service) => this.#locked.has(service))) return Number.POSITIVE_INFINITY;
-    if (groups.some((group) => this.#isHeldBack(group))) return Number.POSITIVE_INFINITY;
+    // A failed request goes on whole: without those that it is linked with it never would, and nothing became quiet.
+    const isHeldBack = groups.some((group) => this.#isHeldBack(group));
+    if (isHeldBack && !entries.some((entry) => this.#isFailing(entry))) return Number.POSITIVE_INFINITY;
     return Math.max(...groups.map((group) => group.notBefore));
   }
 

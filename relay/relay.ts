@@ -56,6 +56,8 @@ export interface RelayOptions {
   /** Uniform in [0, 1). */
   readonly random: () => number;
   readonly log: Logger;
+  /** Looked at right before each request; none starts while it is false (W17). Absent: always true. */
+  readonly maySend?: () => boolean;
 }
 
 /** Why a relay ended. */
@@ -123,7 +125,8 @@ class RunningRelay implements Relay {
     const { mode, namespaces, enrich = [], settleMs, timers, log } = options;
     this.#queue = new Queue({ cache: this.#cache, settleMs, monotonic: timers.monotonic });
     this.#connection = new Connection({ readAccess: options.readAccess, timers, log });
-    this.#ingest = new IngestClient({ url: options.ingestUrl, authorize: options.authorize, timers });
+    const { ingestUrl: url, authorize, maySend } = options;
+    this.#ingest = new IngestClient({ url, authorize, timers, ...(maySend && { maySend }) });
     const scopes = namespaces ?? [null];
     this.#reflectors = watchedResources(mode).flatMap((resource) =>
       scopes.map((namespace) => this.#reflector(resource, namespace)),
@@ -401,6 +404,8 @@ class RunningRelay implements Relay {
 
   #collect(): void {
     const { metrics } = this;
+    metrics.set('endpoints_watcher_relay_leader', {}, 1);
+    metrics.set('endpoints_watcher_relay_epoch', {}, this.#options.epoch);
     const reflectors = [...this.#reflectors, ...(this.#enrichmentWatch?.reflectors ?? [])];
     for (const { resource, namespace, isLive, lastEventAgeMs, resourceVersion } of reflectors) {
       const labels = { kind: resource.kind, ...(namespace !== null && { namespace }) };

@@ -166,6 +166,17 @@ suite('what is kept of', () => {
     });
   }
 
+  test("P6: a slice whose owner has no possible name is nobody's, so that no inventory page names it", () => {
+    const named = (name: string) => ({
+      metadata: { ...IDENTITY, ownerReferences: [{ kind: 'Service', name, uid: 's1' }] },
+      addressType: 'IPv4',
+    });
+    const services = ['web', 'we/b', 'web '].map(
+      (name) => compact('EndpointSlice', named(name), AT)?.held.service,
+    );
+    assert.deepEqual(services, ['web', null, null]);
+  });
+
   test('a deleted object: its identity', () => {
     const { object } = CASES['an EndpointSlice'] ?? { object: {} };
     const { held } = compact('EndpointSlice', object, AT, true) ?? {};

@@ -29,7 +29,44 @@ test('the least that must be told, and what is chosen without a word', () => {
     logLevel: 'info',
     adminHost: '0.0.0.0',
     adminPort: 8080,
+    lease: null,
+    leaseNamespace: null,
+    leaseDurationMs: 15_000,
+    renewDeadlineMs: 10_000,
+    retryPeriodMs: 2000,
   });
+});
+
+suite('whether relays elect one of them', () => {
+  const POD = { ...ENV, KUBERNETES_SERVICE_HOST: '10.96.0.1' };
+  const CASES: Record<
+    string,
+    {
+      readonly args?: string[];
+      readonly env?: Record<string, string>;
+      readonly want: (string | null)[];
+    }
+  > = {
+    'in a pod, in its namespace': { env: POD, want: ['endpoints-watcher-relay', null] },
+    'in a pod that is told its namespace': {
+      env: { ...POD, POD_NAMESPACE: 'linkerd' },
+      want: ['endpoints-watcher-relay', 'linkerd'],
+    },
+    'in a pod, a Lease of another name': { args: ['--lease=mine'], env: POD, want: ['mine', null] },
+    'not in a pod that is told so': { args: ['--lease='], env: POD, want: [null, null] },
+    'not in a pod that watches another cluster': { args: ['--kubeconfig=x'], env: POD, want: [null, null] },
+    'not elsewhere': { want: [null, null] },
+    'elsewhere when a Lease is named': {
+      args: ['--lease=mine', '--lease-namespace=default'],
+      want: ['mine', 'default'],
+    },
+  };
+  for (const [name, { args = [], env = ENV, want }] of Object.entries(CASES)) {
+    test(name, () => {
+      const { lease, leaseNamespace } = configOf(args, env);
+      assert.deepEqual([lease, leaseNamespace], want);
+    });
+  }
 });
 
 suite("the mode, in Linkerd's words", () => {
@@ -114,6 +151,26 @@ suite('one line for each wrong setting', () => {
     'to be enriched by something else': {
       args: ['--enrich=pods,nodes'],
       want: ['--enrich (or ENRICH): must be of pods, servers'],
+    },
+    'a Lease that is nowhere': {
+      args: ['--lease=relay'],
+      want: ['--lease-namespace (or POD_NAMESPACE): required for --lease outside a pod'],
+    },
+    'no name of a Lease': {
+      args: ['--lease=Mine!', '--lease-namespace=default'],
+      want: [
+        '--lease (or LEASE): must be a name of a-z, 0-9, "-" and ".", and begin and end with a letter or digit',
+      ],
+    },
+    'a deadline behind the end of the Lease': {
+      args: ['--lease-duration-ms=5000'],
+      want: ['--lease-duration-ms (or LEASE_DURATION_MS): must be more than --renew-deadline-ms (10000)'],
+    },
+    'no time for a second try': {
+      args: ['--retry-period-ms=9000'],
+      want: [
+        '--renew-deadline-ms (or RENEW_DEADLINE_MS): must be more than 1.2 times --retry-period-ms (9000)',
+      ],
     },
     'signatures without a region': {
       env: { ...ENV, AWS_REGION: '' },

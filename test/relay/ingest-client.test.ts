@@ -79,6 +79,38 @@ const CASES: Record<string, { readonly handler: Handler; readonly want: object }
   },
 };
 
+test('W17: nothing is sent while that is not allowed, which is looked at when credentials are there', async () => {
+  let allowed = true;
+  const requests: string[] = [];
+  const server = createServer((request, response) => {
+    requests.push(request.url ?? '');
+    request.resume().on('end', () => response.end('{}'));
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  try {
+    await using client = new IngestClient({
+      url: new URL(`http://127.0.0.1:${(server.address() as AddressInfo).port}`),
+      timers: new HastyTimers(),
+      authorize: async () => {
+        allowed = false;
+        return {};
+      },
+      maySend: () => allowed,
+    });
+    const answer = await client.post('/v1/events', ['{}'], z.object({}), AbortSignal.timeout(5000));
+    assert.deepEqual(answer, {
+      ...FAILED,
+      status: null,
+      mayHaveRun: false,
+      reason: 'not sent: the Lease was not renewed in time',
+    });
+    assert.deepEqual(requests, []);
+  } finally {
+    server.close();
+  }
+});
+
 suite('an answer of ingest', { concurrency: true }, () => {
   for (const [name, { handler, want }] of Object.entries(CASES)) {
     test(name, async () => assert.deepEqual(await posting(handler), [want]));

@@ -75,6 +75,19 @@ suite('kubeconfig', () => {
     assert.deepEqual(headers, { authorization: `Basic ${Buffer.from('me:pw').toString('base64')}` });
   });
 
+  test("a token's file, beside the kubeconfig and before its token; it is read again each time (W12)", async () => {
+    const file = await write({ user: { token: 'old', tokenFile: 'token' } });
+    const readAccess = kubeconfigAccess({ kubeconfig: file, context: null });
+    for (const token of ['one', 'two']) {
+      await writeFile(join(folder, 'token'), `${token}\n`);
+      assert.deepEqual((await readAccess('aged')).headers, { authorization: `Bearer ${token}` });
+    }
+    await rm(join(folder, 'token'));
+    await assert.rejects(readAccess('refused'), {
+      message: /^kubeconfig: tokenFile \/.*\/token of user "u" cannot be read$/,
+    });
+  });
+
   test('a proxy', async () => {
     const cluster = { server: 'https://k8s', 'proxy-url': 'http://proxy:3128' };
     assert.equal((await read({ cluster })).proxy, 'http://proxy:3128');

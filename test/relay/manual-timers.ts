@@ -55,10 +55,11 @@ export class ManualTimers implements Timers {
   }
 }
 
-/** Time in which every sleep is over at once, and is written down. */
+/** Time in which every sleep is over at once, unless time is held, and is written down. */
 export class HastyTimers implements Timers {
   readonly sleeps: number[] = [];
   #elapsed = 0;
+  #held: PromiseWithResolvers<void> | null = null;
 
   now = (): EpochMs => (Date.UTC(2026, 0, 1) + this.#elapsed) as EpochMs;
   monotonic = (): number => this.#elapsed;
@@ -67,7 +68,18 @@ export class HastyTimers implements Timers {
     this.sleeps.push(Math.round(ms));
     this.#elapsed += ms;
     await setImmediate();
+    await this.#held?.promise;
   };
+
+  /** Lets no sleep end before `release`. */
+  hold(): void {
+    this.#held ??= Promise.withResolvers();
+  }
+
+  release(): void {
+    this.#held?.resolve();
+    this.#held = null;
+  }
 
   pass(ms: number): void {
     this.#elapsed += ms;

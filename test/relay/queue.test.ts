@@ -364,6 +364,26 @@ suite('queue', () => {
     assert.deepEqual(told(rig.take()), ['ADDED c']);
   });
 
+  test('what failed goes on while services are held back, together with those that it is linked with by a move (S10)', () => {
+    const rig = new Rig();
+    rig.add('web/a');
+    rig.answer(rig.take());
+    rig.add('db/a');
+    const move = rig.take();
+    assert.deepEqual(told(move), ['MODIFIED a former web']);
+    const all = () => true;
+    rig.queue.holdBack(all);
+    rig.add('web/b');
+    rig.add('new/c');
+    rig.fail(move);
+    assert.equal(rig.queue.isQuiet(all), false);
+    const again = rig.take();
+    assert.deepEqual(told(again), ['MODIFIED a former web confirm', 'ADDED b']);
+    rig.answer(again);
+    assert.equal(rig.queue.isQuiet(all), true);
+    assert.equal(rig.queue.take(), null);
+  });
+
   test('memory: deletions beyond the bound are left to a new list', () => {
     const rig = new Rig();
     for (let index = 0; index < 5001; index++) {

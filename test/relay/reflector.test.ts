@@ -1,117 +1,10 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { type ApiServer, startApiServer } from '../../infra/local/cluster/api-server.ts';
-import type { Fault, Misbehaviour } from '../../infra/local/cluster/misbehaviour.ts';
-import { Connection } from '../../relay/connection.ts';
-import { type Observation, Reflector } from '../../relay/reflector.ts';
-import { watchedResources } from '../../relay/resources.ts';
-import { createService, createSlice, deleteSlice, testLog, updateSlice } from './builders.ts';
+import { startApiServer } from '../../infra/local/cluster/api-server.ts';
+import type { Fault } from '../../infra/local/cluster/misbehaviour.ts';
+import { createService, createSlice, deleteSlice, updateSlice } from './builders.ts';
 import { HastyTimers } from './manual-timers.ts';
-
-const [, SLICES] = watchedResources('slices');
-/** What a server says of a stream that neither ends nor says anything, in milliseconds of real time. */
-const SILENCE_MS = 60;
-
-/** A reflector of slices on a demo server, and what it saw. */
-class Rig implements AsyncDisposable {
-  readonly server: ApiServer;
-  readonly timers = new HastyTimers();
-  readonly endings: string[] = [];
-  readonly reflector: Reflector;
-  readonly #connection: Connection;
-  readonly #stop = new AbortController();
-  readonly #observations: AsyncGenerator<Observation, void, undefined>;
-  /** Names that are there, by what was seen. */
-  readonly names = new Set<string>();
-  readonly seen: string[] = [];
-  token: string | null = null;
-  reads = 0;
-
-  constructor(server: ApiServer, namespace: string | null = null) {
-    this.server = server;
-    this.#connection = new Connection({
-      timers: this.timers,
-      log: testLog(),
-      timeouts: { headersMs: SILENCE_MS, silenceMs: SILENCE_MS },
-      readAccess: async () => {
-        this.reads++;
-        const headers = this.token === null ? {} : { authorization: `Bearer ${this.token}` };
-        return { server: server.url, tls: {}, proxy: null, headers };
-      },
-    });
-    this.reflector = new Reflector(SLICES, namespace, {
-      connection: this.#connection,
-      timers: this.timers,
-      random: () => 0,
-      log: testLog(),
-      onEnding: (kind) => this.endings.push(kind),
-    });
-    this.#observations = this.reflector.observations(this.#stop.signal);
-  }
-
-  static async start(options: Partial<Parameters<typeof startApiServer>[0]> = {}): Promise<Rig> {
-    const server = await startApiServer({ clock: new HastyTimers(), ...options });
-    return new Rig(server);
-  }
-
-  /** The next thing that is seen, as text. */
-  async next(): Promise<string> {
-    const { value } = await this.#observations.next();
-    if (!value) return 'end';
-    const text = this.#note(value);
-    this.seen.push(text);
-    return text;
-  }
-
-  #note(seen: Observation): string {
-    switch (seen.kind) {
-      case 'listed':
-        this.names.clear();
-        for (const { name } of seen.objects) this.names.add(name);
-        return `listed ${seen.cause} ${[...this.names].sort().join(',')}${seen.isRewound ? ' rewound' : ''}`;
-      case 'event':
-        if (seen.type === 'DELETED') this.names.delete(seen.held.name);
-        else this.names.add(seen.held.name);
-        return `${seen.type} ${seen.held.name}`;
-      case 'denied':
-        return `denied ${seen.status}`;
-      default:
-        return seen satisfies never;
-    }
-  }
-
-  /** Requests of slices so far: `watchList FROM`, `watch`, `list`, `probe`. */
-  get requests(): string[] {
-    return this.server.requests.map(({ url }) => {
-      const query = new URL(url, 'http://localhost').searchParams;
-      if (query.get('limit') === '1') return 'probe';
-      if (!query.has('watch')) return `list${query.has('continue') ? ' more' : ''}`;
-      if (query.get('sendInitialEvents') === 'true')
-        return `watchList ${query.get('resourceVersion')}`.trim();
-      return `watch ${query.get('resourceVersion')}`;
-    });
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    this.#stop.abort();
-    await this.#observations.return();
-    await this.#connection[Symbol.asyncDispose]();
-    await this.server[Symbol.asyncDispose]();
-  }
-}
-
-/** Lets real I/O go on until a condition holds. */
-async function until(condition: () => boolean): Promise<void> {
-  const deadline = performance.now() + 10_000;
-  while (!condition()) {
-    if (performance.now() > deadline) throw new Error(`never: ${condition}`);
-    await new Promise(setImmediate);
-  }
-}
-
-function hit(fault: Fault, rest: Omit<Misbehaviour, 'fault'> = {}): Misbehaviour {
-  return { fault, times: 1, ...rest };
-}
+import { hit, Rig, until } from './reflector-rig.ts';
 
 suite('list', { concurrency: true }, () => {
   test('W1: a watch-list ends at its bookmark, and the same stream goes on', async () => {
@@ -187,16 +80,140 @@ suite('list', { concurrency: true }, () => {
     );
   });
 
-  test('W7: a new list that is asked for ends the watch first', async () => {
+  const UNLISTED: Record<
+    string,
+    { readonly fault: Fault; readonly want: readonly string[]; readonly sleeps: number[] }
+  > = {
+    'W1: a watch-list that is reset before its bookmark is made again': {
+      fault: { kind: 'resetMidStream', afterLines: 1 },
+      want: ['watchList', 'watchList'],
+      sleeps: [800],
+    },
+    'W1: a watch-list that breaks off within a character is made again': {
+      fault: { kind: 'cutLine', afterLines: 1 },
+      want: ['watchList', 'watchList'],
+      sleeps: [800],
+    },
+    'W1: a watch-list with an ERROR 410 before its bookmark is made again': {
+      fault: { kind: 'errorEvent', code: 410, afterLines: 1 },
+      want: ['watchList', 'watchList'],
+      sleeps: [800],
+    },
+    'W1: a watch-list with an ERROR 500 before its bookmark is made again': {
+      fault: { kind: 'errorEvent', code: 500, afterLines: 1 },
+      want: ['watchList', 'watchList'],
+      sleeps: [800],
+    },
+    'W4: a watch-list that is throttled waits': {
+      fault: { kind: 'status', code: 429, retryAfterSeconds: 9 },
+      want: ['watchList', 'watchList'],
+      sleeps: [9000],
+    },
+    'W1: a bookmark that does not say that it ends the list does not': {
+      fault: {
+        kind: 'extraLines',
+        lines: ['{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"3"}}}'],
+        afterLines: 1,
+      },
+      want: ['watchList'],
+      sleeps: [],
+    },
+    'W2: a watch-list that falls silent before its bookmark is given up for pages': {
+      fault: { kind: 'stallMidStream', afterLines: 1 },
+      want: ['watchList', 'list', 'watch V'],
+      sleeps: [],
+    },
+  };
+  for (const [name, { fault, want, sleeps }] of Object.entries(UNLISTED)) {
+    test(name, async () => {
+      await using rig = await Rig.start();
+      createSlice(rig.server.objects, { name: 'a', service: 'web' });
+      createSlice(rig.server.objects, { name: 'b', service: 'web' });
+      await rig.server.misbehave(hit(fault));
+      assert.equal(await rig.next(), 'listed start a,b');
+      const version = String(rig.server.snapshot().revision);
+      const next = rig.next();
+      await until(() => rig.requests.length === want.length);
+      createSlice(rig.server.objects, { name: 'c', service: 'web' });
+      assert.equal(await next, 'ADDED c');
+      assert.deepEqual(
+        rig.requests.slice(0, want.length),
+        want.map((text) => text.replace('V', version)),
+      );
+      assert.deepEqual(rig.timers.sleeps, sleeps);
+    });
+  }
+
+  test('W1: what is told of an object before the bookmark is one state, the last', async () => {
+    const line = (type: string, name: string, resourceVersion: string) =>
+      JSON.stringify({
+        type,
+        object: {
+          metadata: { name, namespace: 'default', uid: `uid-${name}`, resourceVersion },
+          endpoints: [],
+        },
+      });
     await using rig = await Rig.start();
     createSlice(rig.server.objects, { name: 'a', service: 'web' });
-    await rig.next();
-    rig.reflector.relist('audit');
-    assert.equal(await rig.next(), 'listed audit a');
-    assert.deepEqual(rig.requests, ['watchList', 'watchList']);
-    createSlice(rig.server.objects, { name: 'b', service: 'web' });
-    assert.equal(await rig.next(), 'ADDED b');
-    assert.deepEqual(rig.server.watched, ['endpointslices']);
+    const lines = [
+      line('ADDED', 'twice', '7'),
+      line('MODIFIED', 'twice', '8'),
+      line('ADDED', 'gone', '9'),
+      line('DELETED', 'gone', '10'),
+      line('DELETED', 'again', '11'),
+      line('ADDED', 'again', '12'),
+    ];
+    await rig.server.misbehave(hit({ kind: 'extraLines', lines, afterLines: 1 }));
+    rig.onSeen = (seen) => {
+      assert.ok(seen.kind === 'listed');
+      assert.deepEqual(
+        seen.objects.map(({ name, resourceVersion }) => `${name} ${resourceVersion}`).slice(1),
+        ['twice 8', 'again 12'],
+      );
+    };
+    assert.equal(await rig.next(), 'listed start a,again,twice');
+  });
+
+  test('W2: a server that does not know watch-lists, and does not say so, is listed by pages', async () => {
+    await using rig = await Rig.start({ watchList: 'ignored' });
+    createSlice(rig.server.objects, { name: 'a', service: 'web' });
+    assert.equal(await rig.next(), 'listed start a');
+    assert.deepEqual(rig.requests, ['watchList', 'list']);
+    assert.deepEqual(rig.endings, ['silent']);
+  });
+
+  test('W2: such a server is found out also while there are changes all the time', async () => {
+    await using rig = await Rig.start({ watchList: 'ignored' });
+    createSlice(rig.server.objects, { name: 'a', service: 'web' });
+    const next = rig.next();
+    await until(() => rig.server.watched.length === 1);
+    for (let turn = 0; !rig.requests.includes('list'); turn++) {
+      updateSlice(rig.server.objects, { name: 'a', service: 'web', ips: [`10.0.0.${turn % 250}`] });
+      rig.timers.pass(1000);
+      await new Promise(setImmediate);
+    }
+    assert.equal(await next, 'listed start a');
+    assert.deepEqual(rig.endings, ['endless']);
+  });
+
+  test('W2: pages without end are not followed for ever, and nothing is deleted', async () => {
+    await using rig = await Rig.start({ watchList: false });
+    createSlice(rig.server.objects, { name: 'a', service: 'web' });
+    await rig.server.misbehave(hit({ kind: 'repeatPage' }, { on: { verb: 'list' }, times: 2 }));
+    assert.equal(await rig.next(), 'listed start a');
+    assert.deepEqual(rig.requests, ['watchList', 'list', 'list more', 'watchList', 'list']);
+  });
+
+  test('W13: what carries no identity is skipped, and said', async () => {
+    await using rig = await Rig.start();
+    const lines = [
+      '{"type":"ADDED","object":{"metadata":{"name":"x"}}}',
+      '{"type":"ADDED"}',
+      '{"type":"NEW"}',
+    ];
+    await rig.server.misbehave(hit({ kind: 'extraLines', lines }));
+    assert.equal(await rig.next(), 'listed start ');
+    assert.equal(rig.lines.filter((line) => line.includes('object without identity skipped')).length, 2);
   });
 });
 
@@ -262,6 +279,24 @@ const ROWS: Record<string, Row> = {
     sleeps: [1600, 3200],
     ending: 'throttled',
   },
+  '429 with a senseless Retry-After is no reason to wait for ever': {
+    fault: { kind: 'status', code: 429, retryAfterSeconds: 1e12 },
+    want: ['watch V'],
+    sleeps: [300_000],
+    ending: 'throttled',
+  },
+  'ERROR 429 waits as long as its details say': {
+    fault: { kind: 'errorEvent', code: 429, retryAfterSeconds: 7 },
+    want: ['watch V'],
+    sleeps: [7000],
+    ending: 'throttled',
+  },
+  'ERROR 401 backs off, and goes on at the same version': {
+    fault: { kind: 'errorEvent', code: 401 },
+    want: ['watch V'],
+    sleeps: [1600],
+    ending: 'unauthorized',
+  },
   'ERROR 500 backs off, and goes on at the same version': {
     fault: { kind: 'errorEvent', code: 500 },
     want: ['watch V'],
@@ -283,6 +318,22 @@ const ROWS: Record<string, Row> = {
     ending: 'failed',
     isListed: 'errors',
   },
+  'five ERROR events in a row do the same': {
+    fault: { kind: 'errorEvent', code: 500 },
+    times: 5,
+    want: ['watch V', 'watch V', 'watch V', 'watch V', 'watchList V'],
+    sleeps: [1600, 3200, 6400, 12_800, 25_600],
+    ending: 'failed',
+    isListed: 'errors',
+  },
+  'five refusals in a row, of whatever kind, do the same': {
+    fault: { kind: 'status', code: 400 },
+    times: 5,
+    want: ['watch V', 'watch V', 'watch V', 'watch V', 'watchList V'],
+    sleeps: [1600, 3200, 6400, 12_800, 25_600],
+    ending: 'refused',
+    isListed: 'errors',
+  },
   'a watch that ends at once without an event backs off': {
     fault: { kind: 'shortWatch' },
     want: ['watch V'],
@@ -301,6 +352,28 @@ const ROWS: Record<string, Row> = {
     want: ['probe', 'watch V'],
     sleeps: [1600],
     ending: 'broken',
+  },
+  'a line that is JSON but no event does the same': {
+    fault: { kind: 'extraLines', lines: ['null'] },
+    want: ['probe', 'watch V'],
+    sleeps: [1600],
+    ending: 'broken',
+  },
+  'a BOOKMARK below the version of the watch lists again: the history is another one': {
+    fault: {
+      kind: 'extraLines',
+      lines: ['{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"2"}}}'],
+    },
+    want: ['watchList'],
+    sleeps: [1600],
+    ending: 'rewound',
+    isListed: 'tooLarge',
+  },
+  'a stream that ends within a character drops the line': {
+    fault: { kind: 'cutLine' },
+    want: ['watch V'],
+    sleeps: [1600],
+    ending: 'ended',
   },
   'W8: a line without end does the same': {
     fault: { kind: 'longLine', bytes: 17_000_000 },
@@ -386,6 +459,36 @@ suite('watch', { concurrency: true }, () => {
     assert.equal(await next, 'ADDED b');
   });
 
+  const PROBES: Readonly<Record<string, { fault: Fault; times: number; want: string[] }>> = {
+    'without an answer it is asked again, since a watch would be silent': {
+      fault: { kind: 'resetBeforeHeaders' },
+      times: 2,
+      want: ['probe', 'probe', 'probe', 'watch V'],
+    },
+    'of a server that fails at lists it does not keep from watching': {
+      fault: { kind: 'status', code: 500 },
+      times: 100,
+      want: ['probe', 'watch V'],
+    },
+  };
+  for (const [name, { fault, times, want }] of Object.entries(PROBES)) {
+    test(`W4: a probe: ${name}`, async () => {
+      await using rig = await lost(() => {});
+      const version = String(rig.server.snapshot().revision);
+      await rig.server.misbehave({ fault, times, on: { verb: 'list' } });
+      await rig.server.restart();
+      const before = rig.requests.length;
+      const next = rig.next();
+      await until(() => rig.requests.length >= before + want.length && rig.server.watched.length > 0);
+      createSlice(rig.server.objects, { name: 'b', service: 'web' });
+      while (!rig.names.has('b')) await (rig.seen.length === 1 ? next : rig.next());
+      assert.deepEqual(
+        rig.requests.slice(before),
+        want.map((request) => request.replace('V', version)),
+      );
+    });
+  }
+
   test('W4: a server that is away for a while is asked until it is back, with growing delays', async () => {
     await using rig = await lost(() => {});
     const outage = await rig.server.misbehave({ fault: { kind: 'refuse' } });
@@ -437,21 +540,39 @@ suite('watch', { concurrency: true }, () => {
     assert.deepEqual([rig.endings[0], ...rig.timers.sleeps.slice(0, 2)], ['unauthorized', 800, 1600]);
   });
 
-  for (const code of [403, 404] as const) {
+  // A server that has just started denies for a moment, before it has read its roles.
+  for (const [code, quick] of [
+    [403, [1600, 3200, 6400]],
+    [404, []],
+  ] as const) {
     test(`W4: ${code} is asked again every minute, and nothing is taken for deleted`, async () => {
+      const times = quick.length + 2;
       await using rig = await lost(async ({ server }) => {
-        await server.misbehave({ fault: { kind: 'status', code }, times: 2, on: { verb: 'watch' } });
+        await server.misbehave({ fault: { kind: 'status', code }, times, on: { verb: 'watch' } });
         await server.restart();
       });
-      assert.equal(await rig.next(), `denied ${code}`);
-      assert.equal(rig.reflector.isLive, false);
-      assert.equal(await rig.next(), `denied ${code}`);
+      for (let denial = 1; denial <= times; denial++) {
+        assert.equal(await rig.next(), `denied ${code}`);
+        assert.equal(rig.reflector.isLive, false);
+      }
       createSlice(rig.server.objects, { name: 'b', service: 'web' });
       assert.equal(await rig.next(), 'ADDED b');
-      assert.deepEqual(rig.timers.sleeps, [800, 60_000, 60_000]);
+      assert.deepEqual(rig.timers.sleeps, [800, ...quick, 60_000, 60_000]);
       assert.deepEqual([...rig.names], ['a', 'b']);
     });
   }
+
+  test('storage that went back to a backup is found out by a server that denies the first probe', async () => {
+    await using rig = await lost(() => {});
+    const backup = rig.server.snapshot();
+    createSlice(rig.server.objects, { name: 'b', service: 'web' });
+    await rig.next();
+    await rig.server.misbehave({ fault: { kind: 'status', code: 403 }, times: 1, on: { verb: 'list' } });
+    rig.server.restore(backup);
+    assert.equal(await rig.next(), 'denied 403');
+    assert.equal(await rig.next(), 'listed tooLarge a rewound');
+    assert.deepEqual(rig.endings, ['broken', 'denied', 'rewound']);
+  });
 
   test('storage that went back to a backup is found out, although a watch of it would say nothing', async () => {
     await using rig = await lost(() => {});

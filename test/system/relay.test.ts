@@ -1,31 +1,19 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { addressKey, compareText } from '../../core/address.ts';
-import type {
-  Endpoints as RawEndpoints,
-  Service as RawService,
-  EndpointSlice as RawSlice,
-} from '../../core/kubernetes.ts';
-import { type ApiServer, startApiServer } from '../../infra/local/cluster/api-server.ts';
-import { startControllers } from '../../infra/local/cluster/controllers.ts';
-import { startLocalStack } from '../../infra/local/stack.ts';
-import { StackClock } from '../../infra/local/stack-clock.ts';
+import type { StackClock } from '../../infra/local/stack-clock.ts';
 import { noAuthorization } from '../../relay/authorization.ts';
 import { startRelay } from '../../relay/relay.ts';
 import { systemTimers, type Timers } from '../../relay/timers.ts';
 import { deltaDetail } from '../../wire/delta.ts';
 import type { Mode } from '../../wire/envelope.ts';
 import { createLogger, type Logger } from '../../wire/log.ts';
-import { naiveSets } from '../core/naive-model.ts';
-import { Replica } from '../replica.ts';
+import { CLUSTER, createPod, deletePod, populate, startSmallCluster } from './small-cluster.ts';
 import { StackCluster } from './stack-cluster.ts';
+import { answersAreTrue, eventually, replayIsTrue } from './truth.ts';
 
 /** Waits pass this much faster than the relay believes. */
 const SPEED = 50;
-/** One look at what should come true; so many looks in all. */
-const LOOK_MS = 20;
-const MAX_LOOKS = 1_000;
-const CLUSTER = 'prod-eu';
 
 const fastTimers = (clock: StackClock): Timers => ({
   now: () => clock.now(),
@@ -33,34 +21,13 @@ const fastTimers = (clock: StackClock): Timers => ({
   sleep: (ms, signal) => systemTimers.sleep(ms / SPEED, signal),
 });
 
-/** A control plane with its controllers, the cloud half, and relays that come and go. */
+/** A small cluster, and relays that come and go. */
 async function startWorld() {
-  await using opened = new AsyncDisposableStack();
-  const clock = new StackClock();
-  const logger = createLogger({
-    level: 'error',
-    clock,
-    write: (line) => void process.stderr.write(`${line}\n`),
-  });
-  const stack = opened.use(
-    await startLocalStack({
-      port: 0,
-      dataDir: null,
-      inlineBytes: undefined,
-      isSweeping: false,
-      logger,
-      clock,
-    }),
-  );
-  const apiServer = opened.use(await startApiServer({ clock }));
-  const controllers = opened.use(startControllers({ objects: apiServer.objects, maxEndpointsPerSlice: 3 }));
-  const running = opened.move();
+  const small = await startSmallCluster();
+  const { clock, logger, apiServer, stack } = small;
   let epoch = 0;
   return {
-    stack,
-    apiServer,
-    clock,
-    quiet: () => controllers.idle(),
+    ...small,
     startRelay: (mode: Mode, log: Logger = logger) =>
       startRelay({
         cluster: CLUSTER,
@@ -77,106 +44,10 @@ async function startWorld() {
         random: Math.random,
         log,
       }),
-    [Symbol.asyncDispose]: () => running.disposeAsync(),
   };
 }
 
 type World = Awaited<ReturnType<typeof startWorld>>;
-
-/** Looks until a check passes; its last failure is thrown. */
-async function eventually(check: () => Promise<void> | void): Promise<void> {
-  for (let look = 1; ; look++) {
-    try {
-      return await check();
-    } catch (error) {
-      if (look >= MAX_LOOKS) throw error;
-      await systemTimers.sleep(LOOK_MS);
-    }
-  }
-}
-
-/** What the objects of the API server say, by `namespace/service:port`. */
-function truth({ objects }: ApiServer, mode: Mode) {
-  const listed = mode === 'slices' ? objects.list('EndpointSlice') : objects.list('Endpoints');
-  const recorded = listed.map((object) => ({
-    object: object as unknown as RawSlice | RawEndpoints,
-    version: object.metadata.resourceVersion ?? '',
-  }));
-  return naiveSets(objects.list('Service') as unknown as RawService[], recorded);
-}
-
-async function answersAreTrue({ apiServer, stack }: World, mode: Mode): Promise<void> {
-  const cluster = new StackCluster(stack, CLUSTER, mode);
-  for (const [port, expected] of Object.entries(truth(apiServer, mode))) {
-    const [service = '', number = ''] = port.split(':');
-    const [namespace = '', name = ''] = service.split('/');
-    const { set } = await cluster.answer({ namespace, name }, { port: number });
-    assert.deepEqual(set?.addresses.map(addressKey), Object.keys(expected.ready).sort(compareText), port);
-    assert.equal(set?.notReady, expected.notReady, port);
-  }
-}
-
-/** Replays the whole bus; each port's copy is what the API answers. */
-async function replayIsTrue({ stack, apiServer }: World, mode: Mode): Promise<Replica> {
-  const replica = new Replica();
-  for (const delta of await new StackCluster(stack, CLUSTER, mode).takeDeltas()) replica.apply(delta);
-  for (const [port, { ready }] of Object.entries(truth(apiServer, mode))) {
-    const copy = replica.port(`${CLUSTER}/${port}`);
-    assert.deepEqual(
-      [...copy.addresses.keys()].sort(compareText),
-      Object.keys(ready).sort(compareText),
-      port,
-    );
-  }
-  return replica;
-}
-
-function createService({ objects }: ApiServer, name: string): void {
-  objects.create({
-    kind: 'Service',
-    metadata: { name, namespace: 'default' },
-    spec: { selector: { app: name }, ports: [{ name: 'http', port: 80, targetPort: 8080 }] },
-  });
-}
-
-let pods = 0;
-
-function createPod({ objects }: ApiServer, app: string): string {
-  const name = `${app}-${++pods}`;
-  const podIP = `10.244.${Math.floor(pods / 200)}.${(pods % 200) + 1}`;
-  objects.create({
-    kind: 'Pod',
-    metadata: { name, namespace: 'default', labels: { app } },
-    spec: {
-      nodeName: 'n1',
-      containers: [{ name: 'main', image: 'web', ports: [{ name: 'http', containerPort: 8080 }] }],
-    },
-  });
-  objects.patchStatus(
-    { kind: 'Pod', namespace: 'default', name },
-    { phase: 'Running', podIP, podIPs: [{ ip: podIP }], conditions: [{ type: 'Ready', status: 'True' }] },
-  );
-  return name;
-}
-
-function deletePod({ objects }: ApiServer, name: string): void {
-  objects.delete({ kind: 'Pod', namespace: 'default', name });
-}
-
-async function populate({ apiServer, quiet }: World): Promise<Record<string, string[]>> {
-  const names: Record<string, string[]> = {};
-  // A pod on a node that does not exist is in no slice.
-  apiServer.objects.create({
-    kind: 'Node',
-    metadata: { name: 'n1', labels: { 'topology.kubernetes.io/zone': 'a' } },
-  });
-  for (const app of ['web', 'shop', 'empty']) {
-    createService(apiServer, app);
-    names[app] = app === 'empty' ? [] : Array.from({ length: 7 }, () => createPod(apiServer, app));
-  }
-  await quiet();
-  return names;
-}
 
 const usageOf = async ({ stack }: World) =>
   (await (await fetch(`${stack.url}/local/usage`)).json()) as { calls: Record<string, number> };

@@ -4,7 +4,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo, Socket } from 'node:net';
 import type { Clock } from '../../../core/time.ts';
 import { parseListOptions } from './list-options.ts';
-import { expiredPage, readPage } from './list-pages.ts';
+import { expiredPage, firstPageToken, readPage } from './list-pages.ts';
 import {
   createMisbehaviours,
   type Fault,
@@ -48,8 +48,11 @@ export interface ApiServerOptions {
   readonly token?: string | null;
   /** Changes remembered for watches and for the pages of a list, over all resources. Default 10,000. */
   readonly historySize?: number;
-  /** Whether watches may ask for `sendInitialEvents`; off, they are told 422. Default true, as since Kubernetes 1.34. */
-  readonly watchList?: boolean;
+  /**
+   * Whether watches may ask for `sendInitialEvents`; off, they are told 422. `ignored`: such a watch begins with the state and
+   * has no end of it, as before Kubernetes 1.19. Default true, as since 1.34.
+   */
+  readonly watchList?: boolean | 'ignored';
   /** Whether Linkerd's Servers are served; absent, as without the CRD, they are a 404. Default false. */
   readonly linkerdPolicy?: boolean;
   /** Default 0: any free one. */
@@ -98,6 +101,8 @@ const MIN_WATCH_MS = 1_800_000;
 const IDLE_CONNECTION_MS = 90_000;
 /** How often the clock is read for bookmarks and ends of watches. */
 const TICK_MS = 1_000;
+/** What an API server that knows no watch-list does not look at. */
+const WATCH_LIST_OPTIONS = ['sendInitialEvents', 'resourceVersionMatch'];
 const SYSTEM_NAMESPACES = ['default', 'kube-node-lease', 'kube-public', 'kube-system'];
 const VERSION = {
   major: '1',
@@ -169,20 +174,26 @@ export async function startApiServer(options: ApiServerOptions): Promise<ApiServ
   const answerList = async (exchange: Exchange, { namespace }: RequestFacts, resource: Resource) => {
     const { query, request, fault } = exchange;
     const isMetadataOnly = acceptsMetadata(request, 'PartialObjectMetadataList');
-    const list = parseListOptions(query, namespace, watchList);
+    const list = parseListOptions(query, namespace, watchList !== false);
     if (list.match !== 'Exact' && list.continueToken === null && !(list.match === null && list.limit > 0)) {
       await untilFresh(exchange, list.resourceVersion ?? 0);
     }
     const body = readPage(store, resource, list);
     const { continue: _continue, remainingItemCount: _remaining, ...lastPage } = body.metadata;
-    const page = fault?.kind === 'omitContinue' ? { ...body, metadata: lastPage } : body;
+    let page = body;
+    if (fault?.kind === 'omitContinue') page = { ...body, metadata: lastPage };
+    if (fault?.kind === 'repeatPage') {
+      const same = list.continueToken ?? firstPageToken(store.revision);
+      page = { ...body, metadata: { ...lastPage, continue: same } };
+    }
     return send(exchange, 200, isMetadataOnly ? toMetadataList(page) : page);
   };
 
   const answerWatch = async (exchange: Exchange, facts: RequestFacts, resource: Resource) => {
     const { query, request, response, fault } = exchange;
     const isMetadataOnly = acceptsMetadata(request, 'PartialObjectMetadata');
-    const list = parseListOptions(query, facts.namespace, watchList);
+    if (watchList === 'ignored') for (const name of WATCH_LIST_OPTIONS) query.delete(name);
+    const list = parseListOptions(query, facts.namespace, watchList !== false);
     const { resourceVersion, sendInitialEvents } = list;
     const version = resourceVersion ?? 0;
     // Without a version a watch starts with the state, unless it says that it does not want it.
@@ -213,7 +224,12 @@ export async function startApiServer(options: ApiServerOptions): Promise<ApiServ
         render: isMetadataOnly ? toMetadata : (object) => object,
         fault,
       },
-      { store, clock, response, statusOf: (code) => errorOf(code, facts, resource).status },
+      {
+        store,
+        clock,
+        response,
+        statusOf: (code, retryAfter) => errorOf(code, facts, resource, retryAfter).status,
+      },
     );
     watches.add(watch);
     await watch.finished;
@@ -268,6 +284,8 @@ export async function startApiServer(options: ApiServerOptions): Promise<ApiServ
     const query = new URL(facts.url, 'http://localhost').searchParams;
     const version = Number(query.get('resourceVersion') ?? 0);
     switch (code) {
+      case 400:
+        return badRequest(`invalid resource version: ${version}`);
       case 401:
         return unauthorized();
       case 403:

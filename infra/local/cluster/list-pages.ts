@@ -72,6 +72,11 @@ export function expiredPage(continueToken: string | null): ApiError {
   return expiredContinue(formatToken(CURRENT_REVISION, parseToken(continueToken).start));
 }
 
+/** A token that begins a list of a revision anew. */
+export function firstPageToken(revision: number): string {
+  return formatToken(revision, '');
+}
+
 function withoutType({ kind: _kind, apiVersion: _apiVersion, ...item }: KubeObject): unknown {
   return item;
 }

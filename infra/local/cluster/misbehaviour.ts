@@ -13,7 +13,7 @@ export interface RequestFacts {
 }
 
 /** HTTP errors that the server can be told to answer with, in the shape that Kubernetes gives each of them. */
-export type FaultCode = 401 | 403 | 404 | 410 | 429 | 500 | 503 | 504;
+export type FaultCode = 400 | 401 | 403 | 404 | 410 | 429 | 500 | 503 | 504;
 
 /**
  * One way in which an API server, or the network before it, goes wrong.
@@ -35,15 +35,26 @@ export type Fault =
   /** Answers an HTTP error. 410 is Expired, 504 ResourceVersionTooLarge, 404 what an absent CRD answers. */
   | { readonly kind: 'status'; readonly code: FaultCode; readonly retryAfterSeconds?: number }
   /** Sends an ERROR event with the Status of that code in a watch that was answered 200, then ends it. */
-  | { readonly kind: 'errorEvent'; readonly code: FaultCode; readonly afterLines?: number }
+  | {
+      readonly kind: 'errorEvent';
+      readonly code: FaultCode;
+      readonly retryAfterSeconds?: number;
+      readonly afterLines?: number;
+    }
   /** Ends a watch cleanly long before its time: a "very short watch". */
   | { readonly kind: 'shortWatch'; readonly afterLines?: number }
   /** Closes the connection in the middle of a list, so that the JSON of its answer has no end. */
   | { readonly kind: 'cutList' }
   /** Answers the first page of a list as if it were the last: no `continue`. */
   | { readonly kind: 'omitContinue' }
+  /** Answers a list with a `continue` that leads to the same page again, for ever. */
+  | { readonly kind: 'repeatPage' }
   /** Sends a line that is no JSON in a watch, then goes on. */
   | { readonly kind: 'garbageLine'; readonly afterLines?: number }
+  /** Sends these lines in a watch, whatever they say, then goes on. */
+  | { readonly kind: 'extraLines'; readonly lines: readonly string[]; readonly afterLines?: number }
+  /** Ends a watch cleanly in the middle of a line, and there in the middle of a character. */
+  | { readonly kind: 'cutLine'; readonly afterLines?: number }
   /** Sends a BOOKMARK blown up to `bytes` with white space in a watch, then goes on. */
   | { readonly kind: 'longLine'; readonly bytes: number; readonly afterLines?: number }
   /** Ends a watch as soon as its reader is `pendingChanges` changes behind, as a loaded server does. */

@@ -34,7 +34,7 @@ export interface WatchContext {
   readonly store: ObjectStore;
   readonly clock: Clock;
   readonly response: ServerResponse;
-  readonly statusOf: (code: FaultCode) => Status;
+  readonly statusOf: (code: FaultCode, retryAfterSeconds?: number) => Status;
 }
 
 /** A watch that is being served. */
@@ -76,7 +76,7 @@ export function openWatch(request: WatchRequest, context: WatchContext): OpenWat
   response.on('close', () => wake());
   response.on('drain', () => wake());
 
-  const write = async (line: string) => {
+  const write = async (line: string | Uint8Array) => {
     response.write(line);
     while (isOpen() && response.writableNeedDrain) await sleep();
   };
@@ -104,12 +104,17 @@ export function openWatch(request: WatchRequest, context: WatchContext): OpenWat
         while (isOpen()) await sleep();
         return;
       case 'errorEvent':
-        await write(toLine('ERROR', context.statusOf(fault.code)));
+        await write(toLine('ERROR', context.statusOf(fault.code, fault.retryAfterSeconds)));
         return end();
       case 'shortWatch':
         return end();
       case 'garbageLine':
         return write('{"type":"ADDED","object":{"kind"\n');
+      case 'extraLines':
+        return write(fault.lines.map((line) => `${line}\n`).join(''));
+      case 'cutLine':
+        await write(Buffer.from('{"type":"ADDED","object":{"kind":"€').subarray(0, -1));
+        return end();
       case 'longLine': {
         const line = toLine('BOOKMARK', render(bookmarkObject(resource, cursor)));
         return write(line.replace(',', `,${' '.repeat(Math.max(0, fault.bytes - line.length))}`));

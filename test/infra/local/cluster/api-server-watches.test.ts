@@ -78,6 +78,15 @@ for (const [what, [query, causes]] of Object.entries(REFUSALS)) {
   });
 }
 
+test('a server that does not know watch-list begins such a watch with the state, and marks no end of it (W2)', async () => {
+  await using server = await twoServices({ watchList: 'ignored' });
+  await using stream = await watch(server, `${SERVICES}?${WATCH_LIST}`);
+  const { length } = await stream.take(2);
+  server.objects.create(service('later'));
+  assert.match((await stream.take(1))[0] ?? '', /^ADDED later /);
+  assert.equal(length, 2);
+});
+
 test('a server without watch-list refuses it with 422 (W2)', async () => {
   await using server = await twoServices({ watchList: false });
   const { code, body } = await get(server, `${SERVICES}?watch=1&${WATCH_LIST}`);

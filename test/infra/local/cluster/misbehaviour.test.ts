@@ -14,6 +14,7 @@ async function threeServices(): Promise<ApiServer> {
 }
 
 const STATUSES: Readonly<Record<FaultCode, { reason: string | null; message: RegExp }>> = {
+  400: { reason: 'BadRequest', message: /^invalid resource version: / },
   401: { reason: 'Unauthorized', message: /^Unauthorized$/ },
   403: {
     reason: 'Forbidden',
@@ -168,6 +169,32 @@ test('omitContinue: the first page looks like the last', async () => {
   await server.misbehave({ fault: { kind: 'omitContinue' }, times: 1 });
   const { body } = await get(server, `${SERVICES}?limit=1`);
   assert.deepEqual([body.items.length, body.metadata], [1, { resourceVersion: '8' }]);
+});
+
+test('repeatPage: each page leads to itself', async () => {
+  await using server = await threeServices();
+  await server.misbehave({ fault: { kind: 'repeatPage' } });
+  const first = await get(server, `${SERVICES}?limit=1`);
+  const again = await get(server, `${SERVICES}?limit=1&continue=${first.body.metadata.continue}`);
+  assert.deepEqual(again.body, first.body);
+  assert.equal(first.body.items[0].metadata.name, 'a');
+});
+
+test('extraLines: a watch says what it is told to say, then goes on', async () => {
+  await using server = await threeServices();
+  await server.misbehave({ fault: { kind: 'extraLines', lines: ['null', '{}'], afterLines: 1 } });
+  await using stream = await watch(server, SERVICES);
+  assert.deepEqual(await stream.take(1), ['ADDED a 6']);
+  assert.deepEqual([await stream.line(), await stream.line()], ['null', '{}']);
+  assert.deepEqual(await stream.take(2), ['ADDED b 7', 'ADDED c 8']);
+});
+
+test('cutLine: a watch ends within a character', async () => {
+  await using server = await threeServices();
+  await server.misbehave({ fault: { kind: 'cutLine', afterLines: 1 } });
+  const response = await fetch(`${server.url}${SERVICES}?watch=1`);
+  const bytes = Buffer.from(await response.arrayBuffer());
+  assert.deepEqual(bytes.subarray(-2), Buffer.from('€').subarray(0, 2));
 });
 
 test('garbageLine: a line that is no JSON, then the watch goes on', async () => {
