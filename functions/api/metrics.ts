@@ -1,13 +1,15 @@
 import { parsePortId, portId } from '../../core/service-port.ts';
 import type { Clock, EpochMs } from '../../core/time.ts';
 import type { HistogramSeries } from '../../wire/heartbeat.ts';
-import type { ClusterRecord, ServiceSummary, Store } from '../store/store.ts';
+import type { ClusterRecord, DeadLetter, ServiceSummary, Store } from '../store/store.ts';
 
 /** Media type of the text format. Source: Prometheus, exposition formats. */
 export const METRICS_TYPE = 'text/plain; version=0.0.4; charset=utf-8';
 
 /** How long a counter that a list has missed is remembered, in milliseconds; no list is behind for so long. */
 const COUNTER_MEMORY_MS = 3_600_000;
+/** Dead letters that a scrape counts: as many tell no more than fewer. */
+const MAX_DEAD_LETTERS = 1000;
 
 /** Metrics that relays tell in their heartbeats. */
 const HISTOGRAM_HELP: ReadonlyMap<string, string> = new Map([
@@ -27,6 +29,7 @@ const OWN_METRICS = new Set([
   'endpoints_pods',
   'endpoints_subscribers',
   'endpoints_updates',
+  'endpoints_watcher_dead_letters',
   'endpoints_watcher_relay_last_event_age_seconds',
   'endpoints_watcher_resyncs_total',
 ]);
@@ -65,9 +68,10 @@ export class Metrics {
     for (const { name } of clusters)
       for await (const page of this.store.listServices(name, {}))
         for (const service of page) ports.push(...this.portSeries(service));
+    const deadLetters = await this.store.listDeadLetters(MAX_DEAD_LETTERS);
     const now = this.clock.now();
     this.forget(now);
-    return writeMetrics(clusters, ports, now);
+    return writeMetrics({ clusters, ports, deadLetters }, now);
   }
 
   private portSeries({ key, exists, ports }: ServiceSummary): PortSeries[] {
@@ -104,11 +108,14 @@ function portLabel(id: string): string {
   return port === null ? id : portId(port);
 }
 
-function* writeMetrics(
-  clusters: readonly ClusterRecord[],
-  ports: readonly PortSeries[],
-  now: EpochMs,
-): Iterable<string> {
+/** What a scrape has read. */
+interface Scrape {
+  readonly clusters: readonly ClusterRecord[];
+  readonly ports: readonly PortSeries[];
+  readonly deadLetters: readonly DeadLetter[];
+}
+
+function* writeMetrics({ clusters, ports, deadLetters }: Scrape, now: EpochMs): Iterable<string> {
   yield* family('endpoints_exists', 'gauge', '1 if the Service exists, else 0.', ports, ({ exists }) =>
     exists ? 1 : 0,
   );
@@ -130,6 +137,13 @@ function* writeMetrics(
   );
   yield* histogramFamilies(clusters);
   const ofCluster = clusters.map((cluster) => ({ labels: { cluster: cluster.name }, cluster }));
+  yield* family(
+    'endpoints_watcher_dead_letters',
+    'gauge',
+    'Deltas of the cluster that the bus refused for good, and that nobody has replayed.',
+    ofCluster,
+    ({ cluster }) => deadLetters.filter(({ key }) => key.cluster === cluster.name).length,
+  );
   yield* family(
     'endpoints_watcher_relay_last_event_age_seconds',
     'gauge',

@@ -6,12 +6,16 @@ import { type Bus, BusUnavailableError, type PublishResult } from '../bus/bus.ts
 import { toBusEntries } from '../bus/delta-events.ts';
 import { BODY_PART_BYTES, INLINE_DELTA_BYTES, packDelta, unpackDelta } from '../store/delta-entry.ts';
 import type { DeltaEntry, ServiceKey, Store } from '../store/store.ts';
+import { inParallel } from './in-parallel.ts';
 import type { ServiceRepository } from './repository.ts';
+import { serviceId } from './service-cache.ts';
 
 /** How long receipts, which are the history, are kept by default: 7 days, in milliseconds. */
 export const DEFAULT_HISTORY_MS = 7 * 24 * 3_600_000;
 /** Deltas that a head may hold beside its objects, packed together, in bytes; what is more goes into bodies. */
 const MAX_INLINE_PENDING_BYTES = 64_000;
+/** Ports whose receipts are put at the same time; those of one port follow each other. */
+const MAX_PARALLEL_PORTS = 16;
 
 /** What publishing needs. */
 export interface Publisher {
@@ -84,8 +88,11 @@ export async function publish(publisher: Publisher, services: readonly Unpublish
   for (const { key, entries } of services) {
     for (const entry of entries) {
       const bytes = await bytesOf(publisher.store, key, entry);
-      // A body that is gone had its receipt long enough for both to expire.
-      if (bytes === null) continue;
+      if (bytes === null) {
+        // A body is only given an end once the bus has taken its delta: it was published, and both have expired.
+        publisher.repository.markPublished(key, [entry]);
+        continue;
+      }
       const from = busEntries.length;
       busEntries.push(...toBusEntries({ key, ...unpackDelta(bytes) }, publisher.maxEntryBytes));
       outgoing.push({ key, entry, from, to: busEntries.length });
@@ -98,27 +105,36 @@ export async function publish(publisher: Publisher, services: readonly Unpublish
   return outgoing.length;
 }
 
-/** Receipts of what the bus took or refused for good. Answers the code of the first that must wait, or null. */
+/** Receipts of what the bus took or refused for good. Answers the code of one that must wait, or null. */
 async function putReceipts(
   { store, repository, clock, historyMs }: Publisher,
   outgoing: readonly Outgoing[],
   results: readonly PublishResult[],
 ): Promise<string | null> {
-  const waiting = new Map<string, string>();
+  const ports = Map.groupBy(outgoing, ({ key, entry }) => `${serviceId(key)}:${entry.port}`);
   const expiresAt = (clock.now() + historyMs) as EpochMs;
-  for (const { key, entry, from, to } of outgoing) {
-    const group = `${key.cluster}/${key.namespace}/${key.name}:${entry.port}`;
-    const refusals = results.slice(from, to).filter((result) => result.kind === 'refused');
-    const retriable = refusals.find((result) => !result.isFinal);
-    if (retriable !== undefined) waiting.set(group, waiting.get(group) ?? retriable.code);
-    // A receipt never overtakes its port's former one, so that history has no holes.
-    if (waiting.has(group)) continue;
-    await store.putReceipt(key, { entry, expiresAt, isDead: refusals.length > 0 });
-    repository.markPublished(key, [entry]);
-  }
-  return waiting.values().next().value ?? null;
+  let waiting: string | null = null;
+  await inParallel(MAX_PARALLEL_PORTS, ports.values(), async (deltas) => {
+    for (const { key, entry, from, to } of deltas) {
+      const refusals = results.slice(from, to).filter((result) => result.kind === 'refused');
+      const retriable = refusals.find((result) => !result.isFinal);
+      if (retriable !== undefined) {
+        // A receipt never overtakes its port's former one, so that history has no holes.
+        waiting ??= retriable.code;
+        return;
+      }
+      await store.putReceipt(key, { entry, expiresAt, isDead: refusals.length > 0 });
+      repository.markPublished(key, [entry]);
+    }
+  });
+  return waiting;
 }
 
-async function bytesOf(store: Store, key: ServiceKey, { body }: DeltaEntry): Promise<Uint8Array | null> {
+/** The packed delta, wherever it is; null when its body is gone. */
+export async function bytesOf(
+  store: Store,
+  key: ServiceKey,
+  { body }: DeltaEntry,
+): Promise<Uint8Array | null> {
   return body.kind === 'inline' ? body.bytes : store.getBody(key, body.name, body.parts);
 }

@@ -64,9 +64,15 @@ function isSame(a: Parts, b: Parts): boolean {
   );
 }
 
+interface CacheEntry {
+  readonly service: CachedService;
+  /** As they were accounted for last. */
+  bytes: number;
+}
+
 /** Least recently used services go first once the bound is passed. */
 export class ServiceCache {
-  private readonly services = new Map<string, { readonly service: CachedService; bytes: number }>();
+  private readonly services = new Map<string, CacheEntry>();
   private readonly maxBytes: number;
   private bytes = 0;
 
@@ -77,16 +83,21 @@ export class ServiceCache {
   /** The cached service, made empty when it is not there. */
   get(key: ServiceKey): CachedService {
     const id = serviceId(key);
-    const entry = this.services.get(id) ?? { service: new CachedService(), bytes: 0 };
+    const known = this.services.get(id);
+    const entry = known ?? { service: new CachedService(), bytes: 0 };
     this.services.delete(id);
     this.services.set(id, entry);
+    if (known === undefined) this.account(entry);
     return entry.service;
   }
 
   /** Accounts for what a service takes now, and makes room. */
   settle(key: ServiceKey): void {
     const entry = this.services.get(serviceId(key));
-    if (entry === undefined) return;
+    if (entry !== undefined) this.account(entry);
+  }
+
+  private account(entry: CacheEntry): void {
     const bytes = entry.service.bytes;
     this.bytes += bytes - entry.bytes;
     entry.bytes = bytes;

@@ -32,6 +32,7 @@ import {
   type ChunkName,
   type ClusterRecord,
   type CommitOutcome,
+  type DeadLetter,
   type DeltaEntry,
   type Fence,
   type Garbage,
@@ -66,6 +67,7 @@ export interface DynamoStoreOptions {
  * | same                       | DELTA#PORT#SEQUENCE    | `e` receipt: entry, `dead`                 |
  * | CLUSTERS                   | CLUSTER                | `r` see cluster-item.ts                    |
  * | LEASES                     | sweep                  | `h` holder, `u` until, `m` memory          |
+ * | DEADLETTERS                | CLUSTER/NAMESPACE/SERVICE:PORT#SEQUENCE | nothing: the receipt says it all |
  *
  * `ttl` is in seconds; DynamoDB may delete days late, so what has expired is filtered here.
  */
@@ -92,6 +94,7 @@ const HEAD_SK = 'HEAD';
 const CHUNK = 'CHUNK#';
 const BODY = 'BODY#';
 const CLUSTERS_PK = 'CLUSTERS';
+const DEAD_LETTERS_PK = 'DEADLETTERS';
 const LEASE_KEY = { [PK]: { S: 'LEASES' }, [SK]: { S: 'sweep' } };
 
 /** Source: BatchGetItem. */
@@ -223,12 +226,42 @@ class DynamoStore implements Store {
       const sks = Array.from({ length: parts }, (_, part) => bodySk(name, part));
       await Promise.all(sks.map((sk) => this.expire(keyOf(key, sk), ttl)));
     }
+    if (isDead) await this.put({ ...deadLetterKey({ key, ...entry }), [TTL]: ttl });
     await this.put({
       ...keyOf(key, receiptSk(entry.port, entry.sequence)),
       [ENTRY]: packEntry(entry),
       [TTL]: ttl,
       ...(isDead && { [IS_DEAD]: { BOOL: true } }),
     });
+  }
+
+  async getReceipt(
+    key: ServiceKey,
+    { port, sequence }: Pick<DeltaEntry, 'port' | 'sequence'>,
+  ): Promise<Receipt | null> {
+    const item = await this.get(keyOf(key, receiptSk(port, sequence)));
+    return item === null || this.isExpired(item) ? null : toReceipt(item);
+  }
+
+  async listDeadLetters(limit: number): Promise<DeadLetter[]> {
+    const pages = this.query({
+      KeyConditionExpression: '#pk = :pk',
+      ExpressionAttributeNames: { '#pk': PK },
+      ExpressionAttributeValues: { ':pk': { S: DEAD_LETTERS_PK } },
+      Limit: limit,
+    });
+    const letters: DeadLetter[] = [];
+    for await (const items of pages) {
+      for (const item of items) {
+        if (!this.isExpired(item)) letters.push(toDeadLetter(skOf(item)));
+        if (letters.length === limit) return letters;
+      }
+    }
+    return letters;
+  }
+
+  async deleteDeadLetter(letter: DeadLetter): Promise<void> {
+    await this.deleteAll([deadLetterKey(letter)], IS_THERE);
   }
 
   /**
@@ -501,7 +534,23 @@ function bodySk(name: string, part: number): string {
 }
 
 function receiptSk(port: PortId, sequence: number): string {
-  return `DELTA#${port}#${`${sequence}`.padStart(SEQUENCE_DIGITS, '0')}`;
+  return `DELTA#${port}#${sortable(sequence)}`;
+}
+
+function sortable(sequence: number): string {
+  return `${sequence}`.padStart(SEQUENCE_DIGITS, '0');
+}
+
+function deadLetterKey({ key, port, sequence }: DeadLetter): Item {
+  return { [PK]: { S: DEAD_LETTERS_PK }, [SK]: { S: `${pkOf(key)}:${port}#${sortable(sequence)}` } };
+}
+
+/** Names hold neither `/` nor `:`. */
+function toDeadLetter(sk: string): DeadLetter {
+  const service = sk.slice(0, sk.indexOf(':'));
+  const [cluster = '', namespace = '', name = ''] = service.split('/');
+  const [port = '', sequence] = sk.slice(service.length + 1).split('#');
+  return { key: { cluster, namespace, name }, port: port as PortId, sequence: Number(sequence) };
 }
 
 function skOf(item: Item): string {

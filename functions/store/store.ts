@@ -73,6 +73,13 @@ export interface Receipt {
   readonly isDead: boolean;
 }
 
+/** A delta that the bus refused for good, as the list of them names it; its receipt holds it. */
+export interface DeadLetter {
+  readonly key: ServiceKey;
+  readonly port: PortId;
+  readonly sequence: number;
+}
+
 /** What the list of services knows of one, without reading its HEAD; may be seconds behind. */
 export interface ServiceSummary {
   readonly key: ServiceKey;
@@ -167,8 +174,23 @@ export interface Store {
   /** Which of these deltas have a receipt. */
   findReceipts(key: ServiceKey, entries: readonly DeltaEntry[]): Promise<Set<DeltaEntry>>;
 
-  /** Stores a receipt, and first the same expiry on the pieces of its body. */
+  /**
+   * Stores a receipt in place of a former one, and first the same expiry on the pieces of its body. A dead one is put on
+   * the list of dead letters before, so that none is forgotten.
+   */
   putReceipt(key: ServiceKey, receipt: Receipt): Promise<void>;
+
+  /** Reads a receipt, strongly consistent; null when there is none, or when it has expired. */
+  getReceipt(key: ServiceKey, delta: Pick<DeltaEntry, 'port' | 'sequence'>): Promise<Receipt | null>;
+
+  /**
+   * Dead letters of all clusters, by service and port, in order of sequence; at most `limit`. Eventually consistent. One
+   * may name a receipt that is not dead any more, or not there yet.
+   */
+  listDeadLetters(limit: number): Promise<DeadLetter[]>;
+
+  /** Takes a delta off the list of dead letters; one that is not on it does not matter. */
+  deleteDeadLetter(letter: DeadLetter): Promise<void>;
 
   /** Receipts of one port behind a sequence, rising, at most `limit`; expired ones are left out. */
   listReceipts(key: ServiceKey, port: PortId, after: number, limit: number): Promise<Receipt[]>;

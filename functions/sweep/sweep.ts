@@ -7,6 +7,7 @@ import { BusUnavailableError } from '../bus/bus.ts';
 import { relayEntry } from '../bus/relay-events.ts';
 import { changeService, type ServiceChanger } from '../services/change-service.ts';
 import { updateCluster } from '../services/cluster.ts';
+import { deadLetterId } from '../services/dead-letters.ts';
 import { fenceFromNow } from '../services/fence.ts';
 import { inParallel } from '../services/in-parallel.ts';
 import { publish } from '../services/publication.ts';
@@ -32,6 +33,8 @@ const GARBAGE_REST_MS = 5 * 60_000;
 /** Leftovers of a crash are only taken for such after so many milliseconds: a head that names them may be on its way. */
 const ORPHAN_AGE_MS = 3_600_000;
 const MAX_PARALLEL_SERVICES = 8;
+/** Dead letters that a sweep counts: as many tell no more than fewer. */
+const MAX_DEAD_LETTERS = 1000;
 /** Chunks that an instance remembers to have deleted; deleting one twice only costs a unit. */
 const MAX_COLLECTED = 100_000;
 
@@ -108,6 +111,7 @@ async function sweep(
       }
     });
   }
+  await attempt('dead letters', () => tellDeadLetters(sweeper));
   const { failures, ...done } = tally;
   const memory = {
     lastPass: failures === 0 ? start : lastPass,
@@ -138,6 +142,17 @@ async function tellLostRelay(
   );
   log.warn('relay is silent', { cluster: name, silent_ms: now - lastHeartbeat });
   tally.relaysLost++;
+}
+
+/** Each minute until somebody has replayed them: what they changed, no subscriber knows. */
+async function tellDeadLetters({ store, log }: Sweeper): Promise<void> {
+  const letters = await store.listDeadLetters(MAX_DEAD_LETTERS);
+  const [first] = letters;
+  if (first !== undefined)
+    log.warn('dead letters wait for a replay', {
+      dead_letters: letters.length,
+      first: deadLetterId(first),
+    });
 }
 
 async function visit(

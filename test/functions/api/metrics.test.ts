@@ -102,6 +102,7 @@ describe('GET /metrics', () => {
       'endpoints_pods gauge',
       'endpoints_subscribers gauge',
       'endpoints_updates counter',
+      'endpoints_watcher_dead_letters gauge',
       'endpoints_watcher_resyncs_total counter',
     ]);
   });

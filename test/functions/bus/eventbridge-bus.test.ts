@@ -82,6 +82,24 @@ describe('EventBridgeBus, call by call', () => {
     assert.equal(server.pauses.length, 2);
   });
 
+  const codes: Readonly<Record<string, boolean>> = {
+    InvalidArgument: true,
+    MalformedDetail: true,
+    AccessDeniedException: false,
+    NotAuthorizedForSourceException: false,
+    NotAuthorizedForDetailTypeException: false,
+    ResourceNotFoundException: false,
+    LimitExceededException: false,
+    InvalidAccountIdException: false,
+  };
+  for (const [code, isFinal] of Object.entries(codes))
+    it(`${code} of an entry is ${isFinal ? 'for good' : 'for now'}, and not sent again at once`, async () => {
+      await using server = await startScripted([failing({ 1: code })]);
+      const results = await server.bus().publish(numbered(2));
+      assert.deepEqual(results, [{ kind: 'accepted' }, { kind: 'refused', code, isFinal }]);
+      assert.deepEqual(server.calls, [[0, 1]]);
+    });
+
   it('gives up on an entry after some tries, with its code', async () => {
     await using server = await startScripted(new Array(9).fill(failing({ 0: 'InternalFailure' })));
     const results = await server.bus().publish(numbered(2));

@@ -188,6 +188,19 @@ export class ScheduledStore implements Store {
     return this.base.listReceipts(...request);
   }
 
+  getReceipt(...request: Parameters<Store['getReceipt']>): ReturnType<Store['getReceipt']> {
+    return this.base.getReceipt(...request);
+  }
+
+  /** Nothing in a schedule is refused for good. */
+  listDeadLetters(limit: number): ReturnType<Store['listDeadLetters']> {
+    return this.base.listDeadLetters(limit);
+  }
+
+  deleteDeadLetter(...request: Parameters<Store['deleteDeadLetter']>): Promise<void> {
+    return this.base.deleteDeadLetter(...request);
+  }
+
   takeLease(...request: Parameters<Store['takeLease']>): Promise<SweepMemory | null> {
     return this.write('takeLease', ['lease'], () => this.base.takeLease(...request), { reads: ['lease'] });
   }

@@ -21,6 +21,12 @@ describe('services that come and go do not stay in memory (L41)', () => {
     assert.equal(cache.get(keyOf(999)), services[999]);
     assert.notEqual(cache.get(keyOf(0)), services[0]);
   });
+  test('one of which only the receipts were asked for counts too, as a sweep does of all', () => {
+    const cache = new ServiceCache(100_000);
+    const first = cache.get(keyOf(0));
+    for (let n = 1; n < 1000; n++) cache.get(keyOf(n));
+    assert.notEqual(cache.get(keyOf(0)), first);
+  });
   test('within the bound they are kept', () => {
     const { cache, services } = cacheOf(1_000_000, 10);
     assert.deepEqual(

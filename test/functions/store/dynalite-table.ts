@@ -15,5 +15,5 @@ export async function startTable() {
   const credentials = { accessKeyId: 'local', secretAccessKey: 'local' };
   const { endpoint, tableName } = table;
   const newClient = () => createDynamoClient({ region: 'us-east-1', endpoint, credentials });
-  return { tableName, newClient, [Symbol.asyncDispose]: () => table[Symbol.asyncDispose]() };
+  return { endpoint, tableName, newClient, [Symbol.asyncDispose]: () => table[Symbol.asyncDispose]() };
 }

@@ -175,6 +175,15 @@ describe('DynamoStore on a network that fails', () => {
     await store.putReceipt(key, { entry: inlineEntry(1), expiresAt: EXPIRY, isDead: false });
     lost();
     assert.equal((await store.listReceipts(key, HTTP, 0, 10)).length, 1);
+    lost();
+    await store.putReceipt(key, { entry: inlineEntry(1), expiresAt: EXPIRY, isDead: true });
+    lost();
+    assert.equal((await store.getReceipt(key, inlineEntry(1)))?.isDead, true);
+    lost();
+    const dead = await store.listDeadLetters(1000);
+    lost();
+    for (const letter of dead) await store.deleteDeadLetter(letter);
+    assert.deepEqual(await store.listDeadLetters(1000), []);
     const first = clusterRecord(key.cluster);
     lost();
     assert.equal(await store.putCluster(first, null), true);

@@ -5,6 +5,7 @@ import {
   type ChunkName,
   type ClusterRecord,
   type CommitOutcome,
+  type DeadLetter,
   type DeltaEntry,
   type Fence,
   FencedError,
@@ -27,6 +28,7 @@ interface Contents {
   readonly chunks: Map<string, Piece>;
   readonly bodies: Map<string, Piece>;
   readonly receipts: Map<string, { readonly service: string; readonly receipt: Receipt }>;
+  readonly deadLetters: Map<string, { readonly letter: DeadLetter; readonly expiresAt: EpochMs }>;
   readonly clusters: Map<string, ClusterRecord>;
   readonly lease: { holder: string | null; until: EpochMs | null; memory: SweepMemory };
 }
@@ -52,6 +54,7 @@ export class MemoryStore implements Store {
     chunks: new Map(),
     bodies: new Map(),
     receipts: new Map(),
+    deadLetters: new Map(),
     clusters: new Map(),
     lease: { holder: null, until: null, memory: { lastPass: null, lastVisit: null } },
   };
@@ -118,7 +121,10 @@ export class MemoryStore implements Store {
   }
 
   async putReceipt(key: ServiceKey, receipt: Receipt): Promise<void> {
-    const { entry, expiresAt } = receipt;
+    const { entry, expiresAt, isDead } = receipt;
+    const { port, sequence } = entry;
+    if (isDead)
+      this.contents.deadLetters.set(receiptId(key, entry), { letter: { key, port, sequence }, expiresAt });
     if (entry.body.kind === 'stored') {
       const { name, parts } = entry.body;
       for (const piece of this.bodyPieces(key, name, parts)) {
@@ -126,6 +132,24 @@ export class MemoryStore implements Store {
       }
     }
     this.contents.receipts.set(receiptId(key, entry), { service: idOf(key), receipt });
+  }
+
+  async getReceipt(key: ServiceKey, delta: Pick<DeltaEntry, 'port' | 'sequence'>): Promise<Receipt | null> {
+    const receipt = this.contents.receipts.get(receiptId(key, delta))?.receipt;
+    return receipt === undefined || this.isOver(receipt.expiresAt) ? null : receipt;
+  }
+
+  async listDeadLetters(limit: number): Promise<DeadLetter[]> {
+    const group = ({ key, port }: DeadLetter) => `${idOf(key)}:${port}`;
+    return [...this.contents.deadLetters.values()]
+      .filter(({ expiresAt }) => !this.isOver(expiresAt))
+      .map(({ letter }) => letter)
+      .sort((a, b) => compareText(group(a), group(b)) || a.sequence - b.sequence)
+      .slice(0, limit);
+  }
+
+  async deleteDeadLetter({ key, ...delta }: DeadLetter): Promise<void> {
+    this.contents.deadLetters.delete(receiptId(key, delta));
   }
 
   async listReceipts(key: ServiceKey, port: PortId, after: number, limit: number): Promise<Receipt[]> {
@@ -220,12 +244,13 @@ export class MemoryStore implements Store {
   }
 }
 
-function copyOf({ heads, chunks, bodies, receipts, clusters, lease }: MemorySnapshot): Contents {
+function copyOf({ heads, chunks, bodies, receipts, deadLetters, clusters, lease }: MemorySnapshot): Contents {
   return {
     heads: new Map(heads),
     chunks: new Map(chunks),
     bodies: new Map(bodies),
     receipts: new Map(receipts),
+    deadLetters: new Map(deadLetters),
     clusters: new Map(clusters),
     lease: { ...lease },
   };
@@ -239,7 +264,7 @@ function pieceId(key: ServiceKey, name: string, part: number): string {
   return `${idOf(key)}#${name}#${part}`;
 }
 
-function receiptId(key: ServiceKey, { port, sequence }: DeltaEntry): string {
+function receiptId(key: ServiceKey, { port, sequence }: Pick<DeltaEntry, 'port' | 'sequence'>): string {
   return `${idOf(key)}#${port}#${sequence}`;
 }
 

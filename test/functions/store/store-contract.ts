@@ -320,6 +320,52 @@ export function describeStore(name: string, open: () => Promise<StoreFixture>): 
       },
     );
 
+    promises('a receipt is read by itself, until it expires', async ({ store, clock, key }) => {
+      const receipt = { entry: inlineEntry(4), expiresAt: (clock.now() + HOUR_MS) as EpochMs, isDead: false };
+      assert.equal(await store.getReceipt(key, receipt.entry), null);
+      await store.putReceipt(key, receipt);
+      assert.deepEqual(await store.getReceipt(key, { port: HTTP, sequence: 4 }), receipt);
+      assert.equal(await store.getReceipt(key, { port: HTTP, sequence: 5 }), null);
+      clock.advance(HOUR_MS);
+      assert.equal(await store.getReceipt(key, receipt.entry), null);
+    });
+
+    promises(
+      'dead receipts are listed by port and sequence until they are taken off the list, or expire',
+      async ({ store, clock, cluster }) => {
+        const [web, api] = [serviceKey(cluster, 'web'), serviceKey(cluster, 'api')];
+        const udp = '80/UDP' as PortId;
+        const listed = async () => {
+          const letters = await store.listDeadLetters(1000);
+          return letters.filter(({ key }) => key.cluster === cluster);
+        };
+        const expiresAt = (clock.now() + HOUR_MS) as EpochMs;
+        const die = (key: ServiceKey, port: PortId, sequence: number, isDead = true) =>
+          store.putReceipt(key, { entry: { ...inlineEntry(sequence), port }, expiresAt, isDead });
+        await die(web, HTTP, 10);
+        await die(web, HTTP, 9);
+        await die(web, HTTP, 11, false);
+        await die(web, udp, 1);
+        await die(api, HTTP, 3);
+        await die(api, HTTP, 3);
+        const letters = [
+          { key: api, port: HTTP, sequence: 3 },
+          { key: web, port: HTTP, sequence: 9 },
+          { key: web, port: HTTP, sequence: 10 },
+          { key: web, port: udp, sequence: 1 },
+        ];
+        assert.deepEqual(await listed(), letters);
+        assert.equal((await store.listDeadLetters(2)).length, 2);
+        assert.equal((await store.getReceipt(web, { port: HTTP, sequence: 9 }))?.isDead, true);
+
+        for (const letter of letters.slice(1, 3)) await store.deleteDeadLetter(letter);
+        await store.deleteDeadLetter({ key: web, port: HTTP, sequence: 99 });
+        assert.deepEqual(await listed(), [letters[0], letters[3]]);
+        clock.advance(HOUR_MS);
+        assert.deepEqual(await listed(), []);
+      },
+    );
+
     promises('a cluster is written only over what was expected', async ({ store, cluster }) => {
       const first = clusterRecord(cluster);
       assert.equal(await store.getCluster(cluster), null);

@@ -1,0 +1,135 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { setTimeout as wait } from 'node:timers/promises';
+
+/** Exit code of the fault that kills. */
+const KILLED = 137;
+/** Of what a process says its end is kept, in characters. */
+const MAX_OUTPUT = 4_000;
+/** Before a process that died unasked is started again, so that one that cannot start does not spin. */
+const UNASKED_PAUSE_MS = 1_000;
+
+/** One look at a process's memory. */
+export interface MemorySample {
+  /** Which of its lives, from 0. */
+  readonly life: number;
+  /** Since that life began, in milliseconds. */
+  readonly ageMs: number;
+  readonly rssKib: number;
+}
+
+/** A process that is started again whenever it dies, as a kubelet would. */
+export class KeptProcess implements AsyncDisposable {
+  readonly name: string;
+  readonly #args: readonly string[];
+  #child: ChildProcess | null = null;
+  #startedAt = 0;
+  #isStopping = false;
+  #isKilled = false;
+  /** From its end to its next start. */
+  #pauseMs = 0;
+  #output = '';
+  #running: Promise<void> = Promise.resolve();
+  restarts = 0;
+  /** What was said at ends that nobody asked for. */
+  readonly unaskedEnds: string[] = [];
+  readonly memory: MemorySample[] = [];
+
+  constructor(name: string, ...args: readonly string[]) {
+    this.name = name;
+    this.#args = args;
+    // Whatever ends this process, no other outlives it.
+    process.once('exit', () => this.#child?.kill('SIGKILL'));
+    this.#start();
+  }
+
+  /** kill -9. The next one starts after a pause. */
+  kill(pauseMs: number): void {
+    this.#isKilled = true;
+    this.#pauseMs = pauseMs;
+    this.#child?.kill('SIGKILL');
+  }
+
+  /** Stops it in the middle of whatever it does, and lets it go on later: it does not know, but time has passed. */
+  async freeze(ms: number): Promise<void> {
+    const child = this.#child;
+    child?.kill('SIGSTOP');
+    await wait(ms);
+    child?.kill('SIGCONT');
+  }
+
+  /** Looks at its resident memory. Source: /proc/PID/status, VmRSS. */
+  sample(): void {
+    const pid = this.#child?.pid;
+    if (pid === undefined) return;
+    try {
+      const [, kib] = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8')) ?? [];
+      if (kib === undefined) return;
+      const ageMs = performance.now() - this.#startedAt;
+      this.memory.push({ life: this.restarts, ageMs, rssKib: Number(kib) });
+    } catch {
+      // It has just died.
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#isStopping = true;
+    this.#child?.kill('SIGKILL');
+    await this.#running;
+  }
+
+  #start(): void {
+    this.#startedAt = performance.now();
+    this.#output = '';
+    this.#isKilled = false;
+    const child = spawn(process.execPath, [...this.#args], {
+      stdio: ['ignore', 'pipe', 'pipe'],
+      env: { ...process.env, AWS_EC2_METADATA_DISABLED: 'true' },
+    });
+    this.#child = child;
+    for (const stream of [child.stdout, child.stderr])
+      stream.on('data', (text) => {
+        this.#output = `${this.#output}${text}`.slice(-MAX_OUTPUT);
+      });
+    this.#running = this.#follow(child);
+  }
+
+  async #follow(child: ChildProcess): Promise<void> {
+    const [code] = await once(child, 'exit');
+    if (this.#isStopping) return;
+    if (!this.#isKilled && code !== KILLED) {
+      this.unaskedEnds.push(`${this.name} ended with ${code}: ${this.#output}`);
+      this.#pauseMs = UNASKED_PAUSE_MS;
+    }
+    await wait(this.#pauseMs);
+    if (this.#isStopping) return;
+    this.restarts++;
+    this.#start();
+  }
+}
+
+/**
+ * How fast memory grows, in KiB a minute: least squares over all samples, each life about its own mean, without the
+ * first `warmUpMs` of each. Null with too few samples to tell.
+ */
+export function memorySlope(samples: readonly MemorySample[], warmUpMs: number): number | null {
+  const MIN_SAMPLES = 10;
+  const warm = samples.filter(({ ageMs }) => ageMs >= warmUpMs);
+  if (warm.length < MIN_SAMPLES) return null;
+  let covariance = 0;
+  let variance = 0;
+  for (const life of Map.groupBy(warm, (sample) => sample.life).values()) {
+    const meanAge = mean(life.map(({ ageMs }) => ageMs));
+    const meanRss = mean(life.map(({ rssKib }) => rssKib));
+    for (const { ageMs, rssKib } of life) {
+      covariance += (ageMs - meanAge) * (rssKib - meanRss);
+      variance += (ageMs - meanAge) ** 2;
+    }
+  }
+  return variance === 0 ? null : (covariance / variance) * 60_000;
+}
+
+function mean(values: readonly number[]): number {
+  return values.reduce((sum, value) => sum + value, 0) / values.length;
+}
