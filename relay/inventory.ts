@@ -79,6 +79,8 @@ export class Inventory {
   readonly #guarded = new Map<string, { readonly print: string; readonly lists: readonly ListState[] }>();
   /** The lists that showed that the cluster's storage went back. */
   #rewound: readonly ListState[] | null = null;
+  /** Is a restored cluster being told anew? Then that decides what may leave. */
+  #isRestoring = false;
   readonly #backoff: Backoff;
   #isWanted = false;
   #pendingSince: number | null = null;
@@ -116,14 +118,14 @@ export class Inventory {
     // Later lists are compared with what their own watch has seen.
     const highest = count === 1 ? heartbeat.versions[watched.kind] : undefined;
     const isLower = highest !== undefined && compareVersions(resourceVersion, highest) < 0;
-    if ((isRewound || isLower) && this.#rewound === null) {
+    if ((isRewound || isLower) && (this.#rewound === null || this.#isRestoring)) {
       log.warn('the cluster went back in time', { ...watched, resource_version: resourceVersion, highest });
       // The other kinds' lists may still be of the time before.
       this.#rewound = [...this.#lists.values()];
       relist('restored');
     }
     // Nothing leaves before everything is listed (W3), nor while a restore has to be told first.
-    queue.pause(!this.isListed || this.#rewound !== null);
+    if (!this.#isRestoring) queue.pause(!this.isListed || this.#rewound !== null);
     pulse.notify();
   }
 
@@ -139,6 +141,8 @@ export class Inventory {
       if (outcome === 'done') {
         log.info('inventory done');
         this.#isDone = true;
+        // What went through is no first look at a later removal.
+        this.#guarded.clear();
         this.#pendingSince = this.#isWanted ? timers.monotonic() : null;
       } else if (outcome === 'refused') {
         await timers.sleep(REFUSED_RETRY_MS, signal);
@@ -148,9 +152,18 @@ export class Inventory {
   }
 
   async #reconcile(signal: AbortSignal): Promise<Outcome> {
+    const { queue } = this.#deps;
     if (this.#rewound !== null) {
-      if (!this.#isNewerThan(this.#rewound)) return 'again';
-      if (!(await this.#restore(signal))) return 'refused';
+      const lists = this.#rewound;
+      if (!this.#isNewerThan(lists)) return 'again';
+      this.#isRestoring = true;
+      const isTold = await this.#restore(signal);
+      this.#isRestoring = false;
+      // It may have gone back once more meanwhile.
+      if (isTold && this.#rewound === lists) this.#rewound = null;
+      queue.pause(this.#rewound !== null);
+      if (!isTold) return 'refused';
+      if (this.#rewound !== null) return 'again';
     }
     const id = randomUUID();
     for (let after: ServiceKey | null = null; ; ) {
@@ -220,7 +233,6 @@ export class Inventory {
       pulse.notify();
       await this.#until(isResynced, signal, false);
     }
-    this.#rewound = null;
     return !signal.aborted;
   }
 

@@ -376,10 +376,11 @@ export class Queue {
   }
 
   #noteVerdicts(batch: Batch, statuses: readonly EventStatus[]): void {
-    batch.events.forEach(({ held }, index) => {
+    batch.events.forEach(({ held, type }, index) => {
       const status = statuses[index] ?? 'rejected';
       this.#verdicts.set(held, status);
-      if (status !== 'stale') this.#deps.cache.settle(held);
+      // Of what is gone nothing more is told, whatever the answer.
+      if (status !== 'stale' || type === 'DELETED') this.#deps.cache.settle(held);
     });
     for (const service of batch.services) {
       const group = this.#groups.get(service);
@@ -459,6 +460,7 @@ export class Queue {
     }
     if (this.#deletions >= MAX_DELETIONS) {
       this.#isOverflown = true;
+      this.#deps.cache.settle(held);
       this.#forget(entry);
       return;
     }

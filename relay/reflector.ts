@@ -36,8 +36,16 @@ export type Observation<T extends Seen = Compacted> =
       readonly isRewound: boolean;
     }
   | (T & { readonly kind: 'event'; readonly type: 'ADDED' | 'MODIFIED' | 'DELETED' })
-  /** The server does not let the relay read, or has no such resource (403, 404): it is asked again every minute. */
-  | { readonly kind: 'denied'; readonly status: number; readonly reason: string };
+  /**
+   * The server does not let the relay read, or has no such resource (403, 404): it is asked again every minute.
+   * `mayPass`: it may have just started, and is asked again sooner.
+   */
+  | {
+      readonly kind: 'denied';
+      readonly status: number;
+      readonly reason: string;
+      readonly mayPass: boolean;
+    };
 
 /** A list that a watch begins with (W1), from a version on; '' asks for the newest state there is. */
 interface WatchList {
@@ -63,6 +71,8 @@ interface Collected<T extends Seen> {
   /** Version of the bookmark that ended the list, or of what came behind it; null before. */
   version: string | null;
 }
+
+type Whole<T extends Seen> = Collected<T> & { version: string };
 
 /** What is tried next. */
 type Plan<T extends Seen> =
@@ -180,8 +190,8 @@ export class Reflector<T extends Seen = Compacted, K extends string = WatchedKin
           continue;
         }
         onEnding(ending.kind);
-        if (ending.kind === 'denied') yield ending;
         const waitMs = this.#follow(ending);
+        if (ending.kind === 'denied') yield { ...ending, mayPass: this.#mayPass(ending) };
         const level = this.#isNormal(ending) ? 'debug' : 'warn';
         const { kind: next } = this.#next ?? this.#plan;
         log[level]('watch ended', { ending, next, wait_ms: Math.round(waitMs) });
@@ -238,6 +248,7 @@ export class Reflector<T extends Seen = Compacted, K extends string = WatchedKin
         this.#plan = { kind: 'watchList', from: '', cause: 'tooLarge' };
         return this.#backoff.next();
       case 'denied':
+        this.#denialsInARow++;
         if (this.#mayPass(ending)) return this.#backoff.next();
         return this.#waitAfter(ending, this.#backoff);
       case 'throttled':
@@ -280,9 +291,9 @@ export class Reflector<T extends Seen = Compacted, K extends string = WatchedKin
     return this.#backoff.next();
   }
 
-  /** Is this a denial of what was allowed before, that may be over in a moment? */
+  /** Is this a denial that may be over in a moment? */
   #mayPass({ status }: Ending & { kind: 'denied' }): boolean {
-    return status === 403 && this.#version !== '' && this.#denialsInARow++ < QUICK_DENIALS;
+    return status === 403 && this.#denialsInARow <= QUICK_DENIALS;
   }
 
   #waitAfter(ending: Ending, backoff: Backoff): number {
@@ -346,15 +357,13 @@ export class Reflector<T extends Seen = Compacted, K extends string = WatchedKin
         if (value.kind === 'event') isQuiet = false;
         const change = this.#read(value);
         if (change === null) continue;
-        const ahead = compareVersions(change.resourceVersion, this.#version);
-        if (ahead > 0 && stream.list !== null && stream.list.version !== null)
-          yield this.#endList(stream, stream.list);
         if (stream.list !== null) {
           collect(stream.list, change);
           if (this.#isWhole(stream.list) || this.#isInTime(stream)) continue;
           return { kind: 'endless' };
         }
-        if (change.kind === 'bookmark' && ahead < 0) return { kind: 'rewound' };
+        const isBelow = compareVersions(change.resourceVersion, this.#version) < 0;
+        if (change.kind === 'bookmark' && isBelow) return { kind: 'rewound' };
         this.#expiriesInARow = 0;
         this.#errorsInARow = 0;
         if (change.kind === 'event') yield { kind: 'event', type: change.type, ...change.seen };
@@ -417,26 +426,17 @@ export class Reflector<T extends Seen = Compacted, K extends string = WatchedKin
   }
 
   /** Is a list complete, and as new as what was seen meanwhile? It never will be when the storage went back. */
-  #isWhole(list: Collected<T>): boolean {
+  #isWhole(list: Collected<T>): list is Whole<T> {
     return list.version !== null && (isRewound(list) || compareVersions(list.version, this.#version) >= 0);
   }
 
-  /** What was seen meanwhile is in the list: it is as of the newer version. */
-  #endList(stream: Stream<T>, list: Collected<T>): Observation<T> {
-    const { plan, objects, version } = list;
-    const isBack = isRewound(list);
-    const isNewer = version !== null && compareVersions(version, this.#version) > 0;
+  #endList(stream: Stream<T>, list: Whole<T>): Observation<T> {
     stream.list = null;
     this.#canAuditBeside = true;
     this.#isLive = true;
     this.#errorsInARow = 0;
     this.#expiriesInARow = 0;
-    return this.#listed(
-      plan.cause,
-      [...objects.values()],
-      isBack || isNewer ? (version ?? '') : this.#version,
-      isBack,
-    );
+    return this.#listed(list.plan.cause, [...list.objects.values()], list.version, isRewound(list));
   }
 
   #watchQuery(plan: WatchList | { readonly kind: 'watch' }): string {

@@ -33,6 +33,8 @@ const PODS_WAIT_MS = 5000;
 /** How often a condition is looked at that nobody announces, in milliseconds. */
 const LOOK_MS = 1000;
 const MAX_NAMESPACE_BYTES = 1_000_000;
+/** Without the right to read it a relay starts all the same, some seconds later. */
+const MAX_UID_DENIALS = 3;
 
 export interface RelayOptions {
   /** Name of the cluster, as the cloud knows it. */
@@ -317,7 +319,7 @@ class RunningRelay implements Relay {
           this.#noteEvent(seen);
           break;
         case 'denied':
-          if (kind === 'EndpointSlice' && reflector.resourceVersion === null) {
+          if (kind === 'EndpointSlice' && reflector.resourceVersion === null && !seen.mayPass) {
             this.#end = { kind: 'noSlices', status: seen.status, reason: seen.reason };
             this.#stopAll();
           }
@@ -362,11 +364,14 @@ class RunningRelay implements Relay {
   async #readClusterUid(signal: AbortSignal): Promise<string | null> {
     const { timers, random, log } = this.#options;
     const backoff = new Backoff(timers, random);
+    let denials = 0;
     while (!signal.aborted) {
       try {
         const response = await this.#connection.request('/api/v1/namespaces/kube-system', signal);
         const text = await readText(response.body, MAX_NAMESPACE_BYTES);
-        if (response.statusCode === 403 || response.statusCode === 404) return null;
+        if (response.statusCode === 404) return null;
+        // A server that has just started denies everything for a moment.
+        if (response.statusCode === 403 && denials++ === MAX_UID_DENIALS) return null;
         if (response.statusCode === 200) {
           const { metadata } = JSON.parse(text) as { readonly metadata?: { readonly uid?: string } };
           return metadata?.uid ?? null;

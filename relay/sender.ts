@@ -107,6 +107,7 @@ export class Sender {
       case 'tooLarge':
         if (count > 1 && batch.splits < MAX_SPLITS) return { kind: 'tooLarge' };
         log.error('event dropped, ingest finds it too large', { name: batch.events[0]?.held.name, count });
+        metrics.count('endpoints_watcher_relay_results_total', { status: 'dropped' }, count);
         return { kind: 'dropped' };
       case 'refused':
         log.error('batch dropped, ingest refused it', { reason: answer.reason, count });

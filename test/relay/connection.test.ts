@@ -1,5 +1,9 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { suite, test } from 'node:test';
+import { setImmediate } from 'node:timers/promises';
 import { startApiServer } from '../../infra/local/cluster/api-server.ts';
 import { type Access, Connection } from '../../relay/connection.ts';
 import { testLog } from './builders.ts';
@@ -60,6 +64,45 @@ suite('connection', () => {
     );
     for (const { body } of answers) await body.dump();
     assert.deepEqual(reads.slice(0, 2), ['aged', 'refused']);
+  });
+
+  test('W12: another CA file makes new connections, and a watch on an old one goes on', async () => {
+    const sockets = new Set<unknown>();
+    const server = createServer((request, response) => {
+      sockets.add(request.socket);
+      if (request.url === '/watch') return response.write('1\n');
+      setTimeout(() => response.end(request.url), 0);
+    });
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const timers = new HastyTimers();
+    let ca = 'one';
+    const readAccess = async (): Promise<Access> => ({ server: url, tls: { ca }, proxy: null, headers: {} });
+    await using connection = new Connection({ timers, log: testLog(), readAccess });
+    try {
+      const get = async () => (await connection.request('/list', AbortSignal.timeout(5000))).body.text();
+      const stop = new AbortController();
+      const watch = await connection.request('/watch', stop.signal);
+      const lines = watch.body[Symbol.asyncIterator]();
+      assert.equal(String((await lines.next()).value), '1\n');
+      await get();
+      // A connection is free again some turns after its answer.
+      for (let turn = 0; turn < 5; turn++) await setImmediate();
+      timers.pass(60_000);
+      await get();
+      assert.equal(sockets.size, 2, 'the same CA: the same connections');
+      ca = 'two';
+      timers.pass(60_000);
+      await get();
+      assert.equal(sockets.size, 3, 'another CA: another connection');
+      const next = lines.next();
+      stop.abort();
+      await assert.rejects(next, { name: 'AbortError' });
+    } finally {
+      server.closeAllConnections();
+      server.close();
+    }
   });
 
   test('a server with a path, and a change of the transport: new connections go to the new one', async () => {

@@ -384,6 +384,28 @@ suite('queue', () => {
     assert.equal(rig.queue.take(), null);
   });
 
+  test('memory: nothing is kept of what a deleted object was before, whatever its deletion is answered', () => {
+    for (const status of ['applied', 'stale', 'rejected'] as const) {
+      const rig = new Rig();
+      rig.add('web/a');
+      rig.add('db/a');
+      const deleted = rig.delete('db/a');
+      assert.deepEqual(rig.cache.former(deleted), ['web']);
+      rig.answer(rig.take(), status);
+      assert.deepEqual(rig.cache.former(deleted), [], status);
+    }
+  });
+
+  test('memory: nor of one whose deletion is left to a new list', () => {
+    const rig = new Rig();
+    for (let index = 0; index < 5000; index++) rig.delete(`web/a${index}`);
+    rig.add('web/b');
+    rig.add('db/b');
+    const deleted = rig.delete('db/b');
+    assert.equal(rig.queue.takeOverflow(), true);
+    assert.deepEqual(rig.cache.former(deleted), []);
+  });
+
   test('memory: deletions beyond the bound are left to a new list', () => {
     const rig = new Rig();
     for (let index = 0; index < 5001; index++) {
@@ -451,7 +473,8 @@ test('any history: one batch per service and object, in order, and in the end th
       const live = new Map<number, Held>();
       const deletedUids = new Set<string>();
       const toldDeletions = new Set<string>();
-      const lastTold = new Map<string, string>();
+      /** Newest versions that were answered: what was not is told again from its first event on. */
+      const answered = new Map<string, string>();
       let uids = 0;
       const take = () => {
         const batch = rig.queue.take();
@@ -464,10 +487,11 @@ test('any history: one batch per service and object, in order, and in the end th
             'an object is in two batches',
           );
         }
+        const told = new Map(answered);
         for (const { held } of batch.events) {
           const key = objectId(held);
-          assert.ok(compareVersions(lastTold.get(key) ?? '0', held.resourceVersion) <= 0, 'out of order');
-          lastTold.set(key, held.resourceVersion);
+          assert.ok(compareVersions(told.get(key) ?? '0', held.resourceVersion) <= 0, 'out of order');
+          told.set(key, held.resourceVersion);
         }
         inFlight.push(batch);
         return batch;
@@ -477,6 +501,7 @@ test('any history: one batch per service and object, in order, and in the end th
         if (outcome === 'answered' || outcome === 'ran') cloud.apply(batch);
         if (outcome === 'answered') {
           rig.answer(batch);
+          for (const { held } of batch.events) answered.set(objectId(held), held.resourceVersion);
           for (const { type, held } of batch.events) if (type === 'DELETED') toldDeletions.add(held.uid);
         } else if (outcome === 'tooLarge') rig.queue.settle(batch, { kind: 'tooLarge' });
         else rig.fail(batch);

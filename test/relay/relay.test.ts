@@ -1,94 +1,8 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { type ApiServer, startApiServer } from '../../infra/local/cluster/api-server.ts';
-import { noAuthorization } from '../../relay/authorization.ts';
-import { type Relay, type RelayEnd, type RelayOptions, startRelay } from '../../relay/relay.ts';
+import type { RelayEnd } from '../../relay/relay.ts';
 import { createService, createSlice, deleteSlice, testLog, updateSlice } from './builders.ts';
-import { ManualTimers } from './manual-timers.ts';
-import { ScriptedIngest } from './scripted-ingest.ts';
-
-/** A demo API server, an ingest by contract, and relays between them; only time is not real. */
-class Rig implements AsyncDisposable {
-  readonly timers = new ManualTimers();
-  readonly server: ApiServer;
-  readonly ingest: ScriptedIngest;
-  readonly #stack = new AsyncDisposableStack();
-
-  private constructor(server: ApiServer, ingest: ScriptedIngest) {
-    this.server = server;
-    this.ingest = ingest;
-  }
-
-  static async start(): Promise<Rig> {
-    // The server's own watches end by its clock, which stands still.
-    const server = await startApiServer({ clock: new ManualTimers() });
-    let rig: Rig | null = null;
-    const ingest = await ScriptedIngest.start(() => rig?.timers.monotonic() ?? 0);
-    rig = new Rig(server, ingest);
-    return rig;
-  }
-
-  relay(options: Partial<RelayOptions> = {}): Relay {
-    const relay = startRelay({
-      cluster: 'test',
-      relay: 'relay-1',
-      epoch: 7,
-      mode: 'slices',
-      namespaces: null,
-      settleMs: 25,
-      maxRemoved: 0.5,
-      readAccess: async () => ({ server: this.server.url, tls: {}, proxy: null, headers: {} }),
-      ingestUrl: this.ingest.url,
-      authorize: noAuthorization,
-      timers: this.timers,
-      random: () => 0,
-      log: testLog(),
-      ...options,
-    });
-    this.#stack.use(relay);
-    return relay;
-  }
-
-  /** A relay whose first inventory is done. */
-  async synced(options: Partial<RelayOptions> = {}): Promise<Relay> {
-    const relay = this.relay(options);
-    await this.timers.until(() => relay.notReady().length === 0, 'ready');
-    await this.settled();
-    return relay;
-  }
-
-  /** What the cluster has of the watched kinds, in the form of `ScriptedIngest.objects`. */
-  get truth(): string[] {
-    const { objects } = this.server;
-    return [...objects.list('Service'), ...objects.list('EndpointSlice')]
-      .map(
-        ({ kind, metadata }) => `${kind}/${metadata.namespace}/${metadata.name} ${metadata.resourceVersion}`,
-      )
-      .sort();
-  }
-
-  settled(): Promise<void> {
-    return this.timers.until(
-      () => JSON.stringify(this.ingest.objects) === JSON.stringify(this.truth),
-      'the truth',
-    );
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.#stack.disposeAsync();
-    await this.ingest[Symbol.asyncDispose]();
-    await this.server[Symbol.asyncDispose]();
-  }
-}
-
-/** Fills a cluster: `web` with two slices, `db` with one. */
-function populate({ objects }: ApiServer): void {
-  createService(objects, 'web');
-  createService(objects, 'db');
-  createSlice(objects, { name: 'web-1', service: 'web' });
-  createSlice(objects, { name: 'web-2', service: 'web' });
-  createSlice(objects, { name: 'db-1', service: 'db' });
-}
+import { populate, Rig } from './relay-rig.ts';
 
 suite('start', { concurrency: true }, () => {
   test('a cold start sends each Service with its slices, in one batch', async () => {
@@ -390,6 +304,32 @@ suite('inventory', { concurrency: true }, () => {
     assert.match(relay.metrics.render(), /lists_total\{kind="EndpointSlice",cause="guard"\} 1/);
   });
 
+  test('a removal that the guard refuses after an inventory that went through is looked at twice again', async () => {
+    await using rig = await Rig.start();
+    populate(rig.server);
+    const relay = await rig.synced();
+    const guardLists = () =>
+      /lists_total\{kind="EndpointSlice",cause="guard"\} (\d+)/.exec(relay.metrics.render())?.[1];
+    let refusals = 0;
+    rig.ingest.onReceived = ({ path, body }) => {
+      if (path !== '/v1/inventory' || body.maxRemoved === null) return;
+      const web = body.services.find(({ name }: { name: string }) => name === 'web');
+      if (web.objects.length > 1 || refusals === 1) return;
+      refusals = 1;
+      rig.ingest.guards = [['default/web']];
+      createSlice(rig.server.objects, { name: 'web-1', service: 'web' });
+    };
+    await relisted(rig, () => deleteSlice(rig.server.objects, 'web-1'));
+    await rig.timers.until(() => refusals === 1, 'refused');
+    await rig.settled();
+    await rig.timers.until(() => guardLists() === '1', 'listed again');
+    await rig.timers.advance(30_000);
+    rig.ingest.guards = Array(10).fill(['default/web']);
+    await relisted(rig, () => deleteSlice(rig.server.objects, 'web-1'));
+    await rig.settled();
+    assert.equal(guardLists(), '2');
+  });
+
   test('W11: the second look is one at every kind', async () => {
     await using rig = await Rig.start();
     populate(rig.server);
@@ -473,6 +413,28 @@ suite('inventory', { concurrency: true }, () => {
     assert.ok(paths.indexOf('/v1/inventory') < paths.indexOf('/v1/events'));
   });
 
+  test('a list that comes while a restored cluster is told anew does not stop the telling', async () => {
+    await using rig = await Rig.start();
+    populate(rig.server);
+    const backup = rig.server.snapshot();
+    await rig.synced();
+    createSlice(rig.server.objects, { name: 'web-3', service: 'web' });
+    await rig.settled();
+    rig.ingest.received.length = 0;
+    rig.ingest.mishaps.push({ path: '/v1/events', status: 503 });
+    let isListedAgain = false;
+    rig.ingest.onReceived = ({ path }) => {
+      if (path !== '/v1/events' || isListedAgain) return;
+      isListedAgain = true;
+      void rig.server.restart();
+      createSlice(rig.server.objects, { name: 'web-4', service: 'web' });
+      rig.server.compact();
+    };
+    rig.server.restore(backup);
+    await rig.timers.until(() => isListedAgain, 'the first events', 500);
+    await rig.settled(500);
+  });
+
   test('P8: what replaces any version is sent again only ten seconds after a failure', async () => {
     await using rig = await Rig.start();
     populate(rig.server);
@@ -549,6 +511,16 @@ suite('end', { concurrency: true }, () => {
       assert.equal((end as RelayEnd | null)?.kind, want);
     });
   }
+
+  test('a server that has just started denies everything for a moment: the relay starts none the less, and knows the cluster (W4)', async () => {
+    await using rig = await Rig.start();
+    populate(rig.server);
+    for (const resource of ['namespaces', 'services', 'endpointslices'])
+      await rig.server.misbehave({ fault: { kind: 'status', code: 403 }, times: 3, on: { resource } });
+    await rig.synced();
+    const uid = rig.server.objects.get({ kind: 'Namespace', name: 'kube-system' })?.metadata.uid;
+    assert.equal(rig.ingest.bodies('/v1/heartbeat').at(-1).clusterUid, uid);
+  });
 
   test('disposing stops everything, also while nothing can be reached', async () => {
     await using rig = await Rig.start();

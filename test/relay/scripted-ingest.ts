@@ -49,6 +49,11 @@ export class ScriptedIngest implements AsyncDisposable {
   /** Told answers, oldest first; each serves once. */
   readonly mishaps: Mishap[] = [];
   readonly stored = new Map<string, Stored>();
+  /** How every request fails: with a status, a connection that is ended, or no answer at all; null while all is well. */
+  outage: number | 'hangUp' | 'hang' | null = null;
+  /** Bodies that are answered 503, and 413. */
+  failing: (body: Received['body']) => boolean = () => false;
+  tooLarge: (body: Received['body']) => boolean = () => false;
   /** Called for each request, before it is answered. */
   onReceived: (request: Received) => void = () => {};
   epoch = 0;
@@ -65,6 +70,11 @@ export class ScriptedIngest implements AsyncDisposable {
       const received = { path, at: this.#now(), body, headers: request.headers };
       this.received.push(received);
       this.onReceived(received);
+      if (this.outage === 'hang') return;
+      if (this.outage === 'hangUp') return request.socket.destroy();
+      if (this.outage !== null) return response.writeHead(this.outage).end();
+      if (path === '/v1/events' && this.failing(body)) return response.writeHead(503).end();
+      if (path === '/v1/events' && this.tooLarge(body)) return response.writeHead(413).end();
       const index = this.mishaps.findIndex((mishap) => mishap.path === path);
       const [mishap] = index === -1 ? [] : this.mishaps.splice(index, 1);
       const right = mishap === undefined || mishap.isApplied ? this.#answer(path, body) : null;
@@ -108,6 +118,23 @@ export class ScriptedIngest implements AsyncDisposable {
         const words = [...Object.keys(marks), ...(former ? [`former ${former}`] : [])];
         return [type, object.metadata.name, ...words].join(' ');
       });
+  }
+
+  /** Ends every connection: whoever waits for an answer gets none. */
+  hangUp(): void {
+    this.#server.closeAllConnections();
+  }
+
+  /** Refuses connections, until the returned function lets them in again. */
+  async refuse(): Promise<() => Promise<void>> {
+    const { port } = this.url;
+    this.#server.closeAllConnections();
+    this.#server.close();
+    await once(this.#server, 'close');
+    return async () => {
+      this.#server.listen(Number(port), '127.0.0.1');
+      await once(this.#server, 'listening');
+    };
   }
 
   bodies(path: string): Received['body'][] {
@@ -234,6 +261,7 @@ export class ScriptedIngest implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    if (!this.#server.listening) return;
     this.#server.closeAllConnections();
     this.#server.close();
     await once(this.#server, 'close');
