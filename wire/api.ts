@@ -50,7 +50,7 @@ const word = z.string().min(1).max(MAX_NAME_LENGTH);
 const continueText = z.string().min(1).max(MAX_CONTINUE_LENGTH).describe("The former page's continue.");
 const continueAnswer = z.string().nullable().describe('Asks for the next page; null = there is none.');
 
-const clusterPath = z.object({ cluster: clusterName });
+export const clusterPath = z.object({ cluster: clusterName });
 export const servicesPath = clusterPath.extend({
   namespace: z.union(
     [objectName, z.literal(ALL_NAMESPACES)],
@@ -137,11 +137,57 @@ export const clusterSummary = z.object({
   lastHeartbeat: instantText.nullable().describe('Null = there never was one.'),
   stale: z.boolean().describe('No heartbeat for 60 s.'),
   services: count,
+  deleting: z.literal(true).optional().describe('Its deletion is under way.'),
 });
 export type ClusterSummary = z.infer<typeof clusterSummary>;
 
 export const clustersAnswer = z.object({ items: z.array(clusterSummary) });
 export type ClustersAnswer = z.infer<typeof clustersAnswer>;
+
+/** Answer of a cluster's deletion, which goes on by itself. */
+export const clusterDeletionAnswer = z.object({
+  name: clusterName,
+  epoch: count.describe('Higher than that of any relay until now, all of which are refused.'),
+  deleting: z.literal(true),
+});
+export type ClusterDeletionAnswer = z.infer<typeof clusterDeletionAnswer>;
+
+/** Longest life of a subscription that is not renewed, in seconds. */
+const MAX_SUBSCRIPTION_SECONDS = 3600;
+const MAX_SUBSCRIPTION_ID = 128;
+
+export const subscriptionPath = servicePath.extend({
+  id: z
+    .string()
+    .max(MAX_SUBSCRIPTION_ID)
+    .regex(
+      /^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$/,
+      'must be of letters, digits, "-", "_" and ".", with a letter or digit at both ends',
+    ),
+});
+
+/** The port of a subscription. */
+export const subscriptionQuery = z.object({ port: portText });
+/** Whose port is known already; another port's is none. */
+export const knownSubscriptionQuery = z.object({ port: portText.optional() });
+
+export const subscriptionRequest = z.object({
+  ttlSeconds: z
+    .int()
+    .min(1)
+    .max(MAX_SUBSCRIPTION_SECONDS)
+    .describe('It ends so many seconds from now unless it is put again.'),
+});
+
+/** A reader's lease on a service port. */
+export const subscriptionAnswer = portIdentity.pick({ port: true, protocol: true }).extend({
+  id: z.string(),
+  cluster: clusterName,
+  namespace: z.string(),
+  service: z.string(),
+  expiresAt: instantText,
+});
+export type SubscriptionAnswer = z.infer<typeof subscriptionAnswer>;
 
 /** Answer of `/healthz` and `/readyz`. */
 export const healthAnswer = z.object({

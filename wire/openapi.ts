@@ -1,6 +1,7 @@
 import * as z from 'zod';
 import { publishedAddress } from './address.ts';
 import {
+  clusterDeletionAnswer,
   clusterSummary,
   clustersAnswer,
   endpointsAnswer,
@@ -10,6 +11,8 @@ import {
   servedAddress,
   serviceSummary,
   servicesAnswer,
+  subscriptionAnswer,
+  subscriptionRequest,
 } from './api.ts';
 import { type DetailType, deltaDetail, relayDetail } from './delta.ts';
 import { eventsAnswer, watchEvent } from './events.ts';
@@ -40,6 +43,7 @@ export type OpenApiDocument = Readonly<Record<string, unknown>> & {
 /** Schemas that the document names once and refers to. */
 const COMPONENTS = new Map<z.ZodType, string>([
   [publishedAddress, 'Address'],
+  [clusterDeletionAnswer, 'ClusterDeletion'],
   [clusterSummary, 'ClusterSummary'],
   [clustersAnswer, 'ClustersAnswer'],
   [conflictDocument, 'Conflict'],
@@ -60,6 +64,8 @@ const COMPONENTS = new Map<z.ZodType, string>([
   [serviceSummary, 'ServiceSummary'],
   [servicesAnswer, 'ServicesAnswer'],
   [servedAddress, 'ServedAddress'],
+  [subscriptionAnswer, 'Subscription'],
+  [subscriptionRequest, 'SubscriptionRequest'],
   [watchEvent, 'WatchEvent'],
 ]);
 

@@ -1,13 +1,21 @@
 import * as z from 'zod';
 import {
+  clusterDeletionAnswer,
+  clusterPath,
   clustersAnswer,
   endpointsAnswer,
   endpointsQuery,
   healthAnswer,
+  knownSubscriptionQuery,
+  portSet,
   servicePath,
   servicesAnswer,
   servicesPath,
   servicesQuery,
+  subscriptionAnswer,
+  subscriptionPath,
+  subscriptionQuery,
+  subscriptionRequest,
 } from './api.ts';
 import { eventsAnswer, eventsRequest, MAX_EVENTS, watchEvent } from './events.ts';
 import { heartbeatAnswer, heartbeatRequest } from './heartbeat.ts';
@@ -71,7 +79,18 @@ const INGEST_FAILURES = {
   },
   413: failure('More than 5 MB decoded, or more than 10,000 events.'),
   415: failure('A body that is not JSON, plain or gzipped.'),
-  503: failure('The store or the bus is throttled or away; see Retry-After.'),
+  503: failure(
+    'The store or the bus is throttled or away, or the cluster is being deleted; see Retry-After.',
+  ),
+};
+
+const SUBSCRIPTION_PATH =
+  '/v1/clusters/{cluster}/namespaces/{namespace}/services/{service}/subscriptions/{id}';
+const SUBSCRIPTION_FAILURES = {
+  ...BAD_REQUEST,
+  ...UNAUTHORISED,
+  404: failure('No such live subscription.'),
+  ...UNAVAILABLE,
 };
 
 /** The routes by operation. */
@@ -190,6 +209,65 @@ export const ROUTES = {
       422: failure('An ExternalName Service has no endpoints.'),
       ...UNAVAILABLE,
     },
+  },
+  deleteCluster: {
+    method: 'delete',
+    path: '/v1/clusters/{cluster}',
+    summary: 'Delete what is stored of a cluster, and free its name',
+    servedBy: 'api',
+    scope: 'admin',
+    params: clusterPath,
+    answers: {
+      202: json(
+        'Its relays are refused from now on; the sweep publishes the removals.',
+        clusterDeletionAnswer,
+      ),
+      ...BAD_REQUEST,
+      ...UNAUTHORISED,
+      404: failure('No such cluster.'),
+      ...UNAVAILABLE,
+    },
+  },
+  putSubscription: {
+    method: 'put',
+    path: SUBSCRIPTION_PATH,
+    summary: 'Begin or renew a subscription to a service port, by which its reader is counted',
+    servedBy: 'api',
+    scope: 'read',
+    params: subscriptionPath,
+    query: subscriptionQuery,
+    body: subscriptionRequest,
+    answers: {
+      200: json('The set that it begins with; deltas of a higher sequence follow on the bus.', portSet),
+      ...BAD_REQUEST,
+      ...UNAUTHORISED,
+      404: failure('No such service, or the service does not define this port.'),
+      413: failure('A body of more than 4 KB.'),
+      415: failure('A body that is not JSON, plain or gzipped.'),
+      422: failure('An ExternalName Service has no endpoints.'),
+      429: failure('The service has as many subscriptions as it may.'),
+      ...UNAVAILABLE,
+    },
+  },
+  getSubscription: {
+    method: 'get',
+    path: SUBSCRIPTION_PATH,
+    summary: 'A live subscription',
+    servedBy: 'api',
+    scope: 'read',
+    params: subscriptionPath,
+    query: knownSubscriptionQuery,
+    answers: { 200: json('It lives.', subscriptionAnswer), ...SUBSCRIPTION_FAILURES },
+  },
+  deleteSubscription: {
+    method: 'delete',
+    path: SUBSCRIPTION_PATH,
+    summary: 'End a subscription',
+    servedBy: 'api',
+    scope: 'read',
+    params: subscriptionPath,
+    query: knownSubscriptionQuery,
+    answers: { 204: { description: 'It has ended.', content: {} }, ...SUBSCRIPTION_FAILURES },
   },
 } as const satisfies Readonly<Record<string, Route>>;
 

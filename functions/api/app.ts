@@ -4,13 +4,18 @@ import * as z from 'zod';
 import { portId } from '../../core/service-port.ts';
 import type { Clock } from '../../core/time.ts';
 import {
+  clusterPath,
   endpointsQuery,
   type Format,
   type HealthAnswer,
+  knownSubscriptionQuery,
   parseQuery,
   servicePath,
   servicesPath,
   servicesQuery,
+  subscriptionPath,
+  subscriptionQuery,
+  subscriptionRequest,
 } from '../../wire/api.ts';
 import type { Logger } from '../../wire/log.ts';
 import { openApiDocument } from '../../wire/openapi.ts';
@@ -18,6 +23,7 @@ import { invalid, type Parsed, parse } from '../../wire/parse.ts';
 import { honoPath, ROUTES } from '../../wire/routes.ts';
 import type { Bus } from '../bus/bus.ts';
 import { type AuthenticatedEnv, type Authentication, authenticate } from '../http/authentication.ts';
+import { readJsonBody, respondBodyFailure } from '../http/body.ts';
 import {
   createErrorHandler,
   respondInvalid,
@@ -27,12 +33,13 @@ import {
 import type { ServiceRepository } from '../services/repository.ts';
 import type { Store } from '../store/store.ts';
 import { AnswerBody, encodePieces, type FinishedBody, isMatch } from './answer-body.ts';
-import { listClusters } from './clusters.ts';
+import { deleteCluster, listClusters } from './clusters.ts';
 import { type EndpointsOutcome, type FoundEndpoints, readEndpoints } from './endpoints.ts';
 import { writeEndpointsJson } from './endpoints-json.ts';
 import { METRICS_TYPE, Metrics } from './metrics.ts';
 import { findFailures } from './readiness.ts';
 import { listServices } from './services.ts';
+import { findSubscription, MAX_SUBSCRIPTIONS, subscribe } from './subscriptions.ts';
 import { writeTable, writeWideTable } from './table.ts';
 
 /** What the api function needs. */
@@ -51,6 +58,7 @@ export interface ApiDeps {
   readonly version: string;
 }
 
+const NO_STORE = { 'cache-control': 'no-store' };
 const JSON_TYPE = 'application/json';
 const TEXT_TYPE = 'text/plain';
 
@@ -58,8 +66,10 @@ const noQuery = z.object({});
 /** A presigned URL carries its signature in the query. */
 const SIGNATURE_PARAMETER = /^x-amz-/i;
 const MAX_NAME_ECHO = 80;
+/** A subscription's body is one number. */
+const MAX_BODY_BYTES = 4096;
 
-/** The readers' side of the HTTP API. */
+/** The readers' side of the HTTP API, and what operators ask of a cluster. */
 export function createApiApp(deps: ApiDeps): Hono<AuthenticatedEnv> {
   const { store, authentication, cacheControl, version } = deps;
   const app = new Hono<AuthenticatedEnv>();
@@ -104,12 +114,7 @@ export function createApiApp(deps: ApiDeps): Hono<AuthenticatedEnv> {
       case 'found':
         return respondTagged(context, JSON_TYPE, jsonBody(outcome.answer), cacheControl);
       case 'noCluster':
-        return respondProblem(
-          context,
-          404,
-          'No such cluster',
-          `no relay of a cluster ${cluster} was ever heard`,
-        );
+        return respondNoCluster(context, cluster);
       case 'invalid':
         return respondInvalid(context, outcome);
       default:
@@ -131,7 +136,64 @@ export function createApiApp(deps: ApiDeps): Hono<AuthenticatedEnv> {
     const type = format === 'json' ? JSON_TYPE : `${TEXT_TYPE}; charset=utf-8`;
     return respondTagged(context, type, body, cacheControl);
   });
+  app.delete(honoPath(ROUTES.deleteCluster), async (context) => {
+    const path = parse(clusterPath, context.req.param(), 'path');
+    if (path.kind === 'invalid') return respondInvalid(context, path);
+    const query = readQuery(context, noQuery);
+    if (query.kind === 'invalid') return respondInvalid(context, query);
+    const outcome = await deleteCluster(deps, path.value.cluster);
+    if (outcome.kind === 'noCluster') return respondNoCluster(context, path.value.cluster);
+    return context.json(outcome.answer, 202, NO_STORE);
+  });
+
+  serveSubscriptions(app, deps);
   return app;
+}
+
+function serveSubscriptions(app: Hono<AuthenticatedEnv>, deps: ApiDeps): void {
+  const { store } = deps;
+  app.put(honoPath(ROUTES.putSubscription), async (context) => {
+    const path = parse(subscriptionPath, context.req.param(), 'path');
+    if (path.kind === 'invalid') return respondInvalid(context, path);
+    const query = readQuery(context, subscriptionQuery);
+    if (query.kind === 'invalid') return respondInvalid(context, query);
+    const body = await readJsonBody(context.req.raw, MAX_BODY_BYTES);
+    if (body.kind !== 'ok') return respondBodyFailure(context, body);
+    const request = parse(subscriptionRequest, body.value);
+    if (request.kind === 'invalid') return respondInvalid(context, request);
+    const { cluster, namespace, service: name, id } = path.value;
+    const { port } = query.value;
+    const { ttlSeconds } = request.value;
+    const outcome = await subscribe(deps, { key: { cluster, namespace, name }, id, port, ttlSeconds });
+    if (outcome.kind === 'found') {
+      const { pieces } = endpointsBody(deps, outcome, { format: 'json', isSingle: true });
+      const headers = { ...NO_STORE, 'content-type': JSON_TYPE };
+      return context.body(ReadableStream.from(pieces), 200, headers);
+    }
+    if (outcome.kind !== 'tooMany') return refuseEndpoints(context, outcome, port);
+    const detail = `${cluster}/${namespace}/${name} has ${MAX_SUBSCRIPTIONS} live subscriptions, as many as it may; delete some, or wait until they end`;
+    return respondProblem(context, 429, 'Too many subscriptions', detail);
+  });
+
+  app.on(['GET', 'DELETE'], honoPath(ROUTES.getSubscription), async (context) => {
+    const path = parse(subscriptionPath, context.req.param(), 'path');
+    if (path.kind === 'invalid') return respondInvalid(context, path);
+    const query = readQuery(context, knownSubscriptionQuery);
+    if (query.kind === 'invalid') return respondInvalid(context, query);
+    const { cluster, namespace, service: name, id } = path.value;
+    const key = { cluster, namespace, name };
+    const found = await findSubscription(store, key, id, query.value.port);
+    const isDeletion = context.req.method === 'DELETE';
+    if (found === null || (isDeletion && !(await store.deleteSubscription(key, id, null)))) {
+      const detail = `id: ${cluster}/${namespace}/${name} has no live subscription ${id}`;
+      return respondProblem(context, 404, 'No such subscription', detail);
+    }
+    return isDeletion ? context.body(null, 204) : context.json(found, 200, NO_STORE);
+  });
+}
+
+function respondNoCluster(context: Context, cluster: string): Response {
+  return respondProblem(context, 404, 'No such cluster', `cluster: there is no ${cluster}`);
 }
 
 /** Checks a query. What no schema knows is refused, so that nobody takes an answer for what was not asked. */

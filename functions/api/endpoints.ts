@@ -1,8 +1,9 @@
 import { type AddressFilter, type PortAnswer, queryPort, queryPorts } from '../../core/query.ts';
-import { type PortId, portId, type ServicePort } from '../../core/service-port.ts';
+import type { PortId, ServicePort } from '../../core/service-port.ts';
 import { definedPorts, type ServiceState } from '../../core/service-state.ts';
 import type { Clock, EpochMs } from '../../core/time.ts';
 import { hashKey } from '../../wire/key-hash.ts';
+import { isGone } from '../services/cluster.ts';
 import type { ServiceRepository } from '../services/repository.ts';
 import type { ServiceKey, Store } from '../store/store.ts';
 import { type Freshness, freshnessOf } from './freshness.ts';
@@ -31,6 +32,8 @@ export interface FoundEndpoints extends Freshness {
   /** The service's last commit. */
   readonly changedAt: EpochMs;
   readonly ports: readonly PortAnswer[];
+  /** Ports of the Service. */
+  readonly defined: readonly PortId[];
 }
 
 export type EndpointsOutcome =
@@ -48,6 +51,7 @@ export async function readEndpoints(
   { key, port, filter }: EndpointsRequest,
 ): Promise<EndpointsOutcome> {
   const cluster = await store.getCluster(key.cluster);
+  if (cluster !== null && isGone(cluster)) return { kind: 'noService' };
   const { head, state } = await repository.load(
     key,
     cluster?.mode === 'endpoints' ? 'Endpoints' : 'EndpointSlice',
@@ -56,10 +60,10 @@ export async function readEndpoints(
   const { isHeadless, externalName } = state.service;
   if (externalName !== null) return { kind: 'externalName', externalName };
   const ports = port === undefined ? queryPorts(state, filter) : queryOne(state, port, filter);
-  if (ports.length === 0 && port !== undefined)
-    return { kind: 'noPort', defined: [...definedPorts(state).values()].map(portId) };
+  const defined = [...definedPorts(state).keys()];
+  if (ports.length === 0 && port !== undefined) return { kind: 'noPort', defined };
   const freshness = freshnessOf(cluster, head.changedAt, clock.now());
-  return { kind: 'found', key, isHeadless, changedAt: head.changedAt, ports, ...freshness };
+  return { kind: 'found', key, isHeadless, changedAt: head.changedAt, ports, defined, ...freshness };
 }
 
 function queryOne(

@@ -1,7 +1,9 @@
-import { parsePortId, portId } from '../../core/service-port.ts';
+import { type PortId, parsePortId, portId } from '../../core/service-port.ts';
 import type { Clock, EpochMs } from '../../core/time.ts';
 import type { HistogramSeries } from '../../wire/heartbeat.ts';
-import type { ClusterRecord, DeadLetter, ServiceSummary, Store } from '../store/store.ts';
+import { isGone } from '../services/cluster.ts';
+import { serviceId } from '../services/service-cache.ts';
+import type { ClusterRecord, DeadLetter, ServiceKey, ServiceSummary, Store } from '../store/store.ts';
 
 /** Media type of the text format. Source: Prometheus, exposition formats. */
 export const METRICS_TYPE = 'text/plain; version=0.0.4; charset=utf-8';
@@ -44,6 +46,12 @@ interface PortSeries {
   readonly updates: number;
 }
 
+/** The readers of a service port. */
+interface SubscriberSeries {
+  readonly labels: Labels;
+  readonly live: number;
+}
+
 /** What metrics are read from. */
 export interface MetricsDeps {
   readonly store: Store;
@@ -63,29 +71,39 @@ export class Metrics {
 
   /** All metrics, in pieces of the text format. */
   async collect(): Promise<Iterable<string>> {
-    const clusters = await this.store.listClusters();
+    const clusters = (await this.store.listClusters()).filter((cluster) => !isGone(cluster));
     const ports: PortSeries[] = [];
     for (const { name } of clusters)
       for await (const page of this.store.listServices(name, {}))
         for (const service of page) ports.push(...this.portSeries(service));
     const deadLetters = await this.store.listDeadLetters(MAX_DEAD_LETTERS);
     const now = this.clock.now();
+    const subscribers = await this.subscriberSeries(new Set(clusters.map(({ name }) => name)), now);
     this.forget(now);
-    return writeMetrics({ clusters, ports, deadLetters }, now);
+    return writeMetrics({ clusters, ports, subscribers, deadLetters }, now);
+  }
+
+  /** Of ports with a live subscription: a series goes when the last one ends. */
+  private async subscriberSeries(clusters: ReadonlySet<string>, now: EpochMs): Promise<SubscriberSeries[]> {
+    const series = new Map<string, { labels: Labels; live: number }>();
+    for await (const page of this.store.listSubscriptions(null)) {
+      for (const { key, port, until } of page) {
+        if (until <= now || !clusters.has(key.cluster)) continue;
+        const id = `${serviceId(key)}:${port}`;
+        const known = series.get(id) ?? { labels: portLabels(key, port), live: 0 };
+        known.live++;
+        series.set(id, known);
+      }
+    }
+    return [...series.values()];
   }
 
   private portSeries({ key, exists, ports }: ServiceSummary): PortSeries[] {
     return ports.map(({ id, size, sequence }) => ({
-      labels: {
-        cluster: key.cluster,
-        hostname: '',
-        namespace: key.namespace,
-        port: portLabel(id),
-        service: key.name,
-      },
+      labels: portLabels(key, id),
       exists,
       size,
-      updates: this.advance(`${key.cluster}/${key.namespace}/${key.name}:${id}`, sequence),
+      updates: this.advance(`${serviceId(key)}:${id}`, sequence),
     }));
   }
 
@@ -102,6 +120,11 @@ export class Metrics {
   }
 }
 
+/** As Linkerd's destination controller labels its series. */
+function portLabels({ cluster, namespace, name: service }: ServiceKey, id: PortId): Labels {
+  return { cluster, hostname: '', namespace, port: portLabel(id), service };
+}
+
 /** `80`, and `53/UDP` for what is not TCP: else two ports of one number would be one series (S21). */
 function portLabel(id: string): string {
   const port = parsePortId(id);
@@ -112,21 +135,22 @@ function portLabel(id: string): string {
 interface Scrape {
   readonly clusters: readonly ClusterRecord[];
   readonly ports: readonly PortSeries[];
+  readonly subscribers: readonly SubscriberSeries[];
   readonly deadLetters: readonly DeadLetter[];
 }
 
-function* writeMetrics({ clusters, ports, deadLetters }: Scrape, now: EpochMs): Iterable<string> {
+function* writeMetrics(scrape: Scrape, now: EpochMs): Iterable<string> {
+  const { clusters, ports, subscribers, deadLetters } = scrape;
   yield* family('endpoints_exists', 'gauge', '1 if the Service exists, else 0.', ports, ({ exists }) =>
     exists ? 1 : 0,
   );
   yield* family('endpoints_pods', 'gauge', 'Ready addresses of the service port.', ports, ({ size }) => size);
-  const existing = ports.filter(({ exists }) => exists);
   yield* family(
     'endpoints_subscribers',
     'gauge',
     'Live subscriptions to the service port.',
-    existing,
-    () => 0,
+    subscribers,
+    ({ live }) => live,
   );
   yield* family(
     'endpoints_updates',

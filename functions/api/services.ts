@@ -5,6 +5,7 @@ import { ALL_NAMESPACES, type ServiceSummary, type ServicesAnswer } from '../../
 import { objectName, serviceName } from '../../wire/envelope.ts';
 import { formatDigest } from '../../wire/key-hash.ts';
 import { type Invalid, invalid } from '../../wire/parse.ts';
+import { isGone } from '../services/cluster.ts';
 import type { ServiceKey, Store, ServiceSummary as StoredSummary } from '../store/store.ts';
 
 /** Which services are asked for. */
@@ -32,7 +33,8 @@ export async function listServices(
   const isOtherNamespace = namespace !== ALL_NAMESPACES && namespace !== (after?.namespace ?? namespace);
   if (after === null || isOtherNamespace)
     return invalid('continue', 'must be the continue of a former page of the same list');
-  if ((await store.getCluster(cluster)) === null) return { kind: 'noCluster' };
+  const known = await store.getCluster(cluster);
+  if (known === null || isGone(known)) return { kind: 'noCluster' };
   const range = {
     ...(namespace !== ALL_NAMESPACES && { namespace }),
     ...(after !== undefined && { after }),

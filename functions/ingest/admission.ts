@@ -1,12 +1,9 @@
 import type { Clock } from '../../core/time.ts';
-import { compareVersions } from '../../core/version.ts';
 import type { Mode } from '../../wire/envelope.ts';
 import { MAX_CLUSTER_ATTEMPTS } from '../services/cluster.ts';
-import { fenceFromNow } from '../services/fence.ts';
+import { fenceFromNow, GHOST_MS } from '../services/fence.ts';
 import { type ClusterRecord, type Fence, type Store, StoreUnavailableError } from '../store/store.ts';
 
-/** After so many milliseconds a request of a former epoch has landed or is lost (P8, W18). */
-export const GHOST_MS = 10_000;
 /** Who sends, as every request's envelope says. */
 export interface Sender {
   readonly cluster: string;
@@ -21,7 +18,9 @@ export type Admission =
   /** A newer relay has written; this one must stand down (W18). */
   | { readonly kind: 'oldEpoch'; readonly current: number }
   /** Another cluster has this name. */
-  | { readonly kind: 'otherCluster'; readonly uid: string };
+  | { readonly kind: 'otherCluster'; readonly uid: string }
+  /** What has this name is still being taken away. */
+  | { readonly kind: 'beingDeleted' };
 
 /** Reads the cluster's epoch, raises it when the sender's is higher, and fences what the sender may still write (P8). */
 export async function admit(
@@ -33,6 +32,10 @@ export async function admit(
     // The fence counts from before the read: a newer epoch may rise right after it.
     const fence = fenceFromNow(clock);
     const known = await store.getCluster(sender.cluster);
+    if (known?.deletion === 'removing' || known?.deletion === 'settling')
+      return sender.epoch < known.epoch
+        ? { kind: 'oldEpoch', current: known.epoch }
+        : { kind: 'beingDeleted' };
     if (
       known !== null &&
       known.uid !== null &&
@@ -43,7 +46,10 @@ export async function admit(
     }
     if (known !== null && sender.epoch < known.epoch) return { kind: 'oldEpoch', current: known.epoch };
     const isNews =
-      known === null || sender.epoch > known.epoch || (known.uid === null && sender.clusterUid !== null);
+      known === null ||
+      known.deletion !== null ||
+      sender.epoch > known.epoch ||
+      (known.uid === null && sender.clusterUid !== null);
     if (!isNews) return { kind: 'admitted', cluster: known, fence };
     const cluster = known === null ? newCluster(sender, clock) : raise(known, sender, clock);
     if (await store.putCluster(cluster, known)) return { kind: 'admitted', cluster, fence };
@@ -54,20 +60,6 @@ export async function admit(
 /** How long requests of a former leader may still run, in milliseconds (W18). */
 export function ghostsFor(cluster: ClusterRecord, clock: Clock): number {
   return cluster.hadFormerEpoch ? Math.max(0, cluster.epochRaisedAt + GHOST_MS - clock.now()) : 0;
-}
-
-/** The higher of two versions of each kind. */
-export function mergeVersions(
-  known: Readonly<Record<string, string>>,
-  told: Readonly<Record<string, string | null>>,
-): Record<string, string> {
-  const merged = new Map(Object.entries(known));
-  for (const [kind, version] of Object.entries(told)) {
-    if (!version) continue;
-    const former = merged.get(kind);
-    if (former === undefined || compareVersions(version, former) > 0) merged.set(kind, version);
-  }
-  return Object.fromEntries(merged);
 }
 
 function newCluster({ cluster, clusterUid, epoch, mode }: Sender, clock: Clock): ClusterRecord {
@@ -86,10 +78,14 @@ function newCluster({ cluster, clusterUid, epoch, mode }: Sender, clock: Clock):
     histograms: {},
     lastEventAges: {},
     resyncs: 0,
+    deletion: null,
   };
 }
 
-function raise(known: ClusterRecord, { clusterUid, epoch }: Sender, clock: Clock): ClusterRecord {
+function raise(known: ClusterRecord, sender: Sender, clock: Clock): ClusterRecord {
+  // A name that was freed: a last step of the sweep may still be under way, as if it were a former leader's.
+  if (known.deletion !== null) return { ...newCluster(sender, clock), hadFormerEpoch: true };
+  const { clusterUid, epoch } = sender;
   const uid = known.uid ?? clusterUid;
   if (epoch === known.epoch) return { ...known, uid };
   return { ...known, uid, epoch, epochRaisedAt: clock.now(), hadFormerEpoch: true };

@@ -22,6 +22,9 @@ import { applyEvents, type EventsDeps } from './events.ts';
 import { recordHeartbeat } from './heartbeat.ts';
 import { reconcile } from './inventory.ts';
 
+/** Seconds after which a cluster of a name that is being deleted may ask again: the sweep comes each minute. */
+const DELETION_RETRY_SECONDS = 15;
+
 /** What the ingest function needs. */
 export interface IngestDeps extends EventsDeps {
   readonly authentication: Authentication;
@@ -114,6 +117,11 @@ function refuse(
     case 'otherCluster': {
       const detail = `clusterUid: the name ${cluster} belongs to another cluster, with uid ${admission.uid}; choose another name, or delete that cluster first`;
       return respondProblem(context, 409, 'Another cluster', detail, { error: 'clusterUid' });
+    }
+    case 'beingDeleted': {
+      const detail = `cluster: what was stored of ${cluster} is being deleted; its name is free in a minute or two`;
+      context.header('retry-after', `${DELETION_RETRY_SECONDS}`);
+      return respondProblem(context, 503, 'Being deleted', detail);
     }
     default:
       return admission satisfies never;

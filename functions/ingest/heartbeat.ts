@@ -3,9 +3,9 @@ import { relayDetailOf } from '../../wire/delta.ts';
 import type { HeartbeatAnswer, HeartbeatRequest } from '../../wire/heartbeat.ts';
 import { type Bus, BusUnavailableError } from '../bus/bus.ts';
 import { relayEntry } from '../bus/relay-events.ts';
-import { updateCluster } from '../services/cluster.ts';
+import { isOvertaken, mergeVersions, updateCluster } from '../services/cluster.ts';
 import type { ClusterRecord, Store } from '../store/store.ts';
-import { ghostsFor, mergeVersions } from './admission.ts';
+import { ghostsFor } from './admission.ts';
 
 /** What heartbeats need. */
 export interface HeartbeatDeps {
@@ -27,22 +27,26 @@ export async function recordHeartbeat(
   const { store, clock } = deps;
   const now = clock.now();
   if (cluster.lostSince !== null) await announceRecovery(deps, cluster.name, cluster.lostSince, now);
-  const updated = await updateCluster(store, cluster.name, (known) => ({
-    ...known,
-    mode: request.mode,
-    namespaces: request.namespaces,
-    versions: mergeVersions(
-      known.versions,
-      Object.fromEntries(request.kinds.map(({ kind, resourceVersion }) => [kind, resourceVersion])),
-    ),
-    lastHeartbeat: now,
-    lastSynced: request.synced ? now : known.lastSynced,
-    lostSince: null,
-    histograms: request.histograms,
-    lastEventAges: Object.fromEntries(
-      request.kinds.map(({ kind, lastEventAgeMs }) => [kind, lastEventAgeMs]),
-    ),
-  }));
+  const updated = await updateCluster(store, cluster.name, (known) =>
+    isOvertaken(known, request.epoch)
+      ? null
+      : {
+          ...known,
+          mode: request.mode,
+          namespaces: request.namespaces,
+          versions: mergeVersions(
+            known.versions,
+            Object.fromEntries(request.kinds.map(({ kind, resourceVersion }) => [kind, resourceVersion])),
+          ),
+          lastHeartbeat: now,
+          lastSynced: request.synced ? now : known.lastSynced,
+          lostSince: null,
+          histograms: request.histograms,
+          lastEventAges: Object.fromEntries(
+            request.kinds.map(({ kind, lastEventAgeMs }) => [kind, lastEventAgeMs]),
+          ),
+        },
+  );
   const { epoch, versions } = updated ?? cluster;
   return { epoch, waitMs: ghostsFor(updated ?? cluster, clock), versions };
 }

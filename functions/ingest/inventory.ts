@@ -1,15 +1,15 @@
-import { type Change, kindOfMode } from '../../core/changes.ts';
+import { kindOfMode } from '../../core/changes.ts';
 import type { EndpointKind } from '../../core/endpoint-object.ts';
 import type { ObjectKind, ServiceState } from '../../core/service-state.ts';
-import type { EpochMs } from '../../core/time.ts';
 import { transit } from '../../core/transition.ts';
 import { compareVersions } from '../../core/version.ts';
 import type { InventoryAnswer, InventoryRequest, InventoryService } from '../../wire/inventory.ts';
 import { hashKey } from '../../wire/key-hash.ts';
 import { type ChangedService, changeService, type ServiceChanger } from '../services/change-service.ts';
-import { updateCluster } from '../services/cluster.ts';
+import { isOvertaken, mergeVersions, updateCluster } from '../services/cluster.ts';
 import { inParallel } from '../services/in-parallel.ts';
 import { publish } from '../services/publication.ts';
+import { type Removal, removalChanges, removalsOf } from '../services/removals.ts';
 import { serviceId } from '../services/service-cache.ts';
 import type { Fence, ServiceKey, ServiceRange } from '../store/store.ts';
 
@@ -38,14 +38,6 @@ interface Finding {
   readonly removals: readonly Removal[];
   /** Something must stay until what is missing has come. */
   readonly isHeld: boolean;
-}
-
-interface Removal {
-  readonly kind: ObjectKind;
-  readonly name: string;
-  readonly uid: string;
-  readonly version: string;
-  readonly isForgotten: boolean;
 }
 
 /** The parts of a service that an audit reads: a state, or a head whose contents were not loaded. */
@@ -125,7 +117,7 @@ function audit(
   const kind = kindOfMode(request.mode);
   const objects = [...stored.objects];
   if (!isInScope)
-    return { missing: [], removals: removalsOf(stored.service, objects, key, true), isHeld: false };
+    return { missing: [], removals: removalsOf(key.name, stored.service, objects, true), isHeld: false };
   const { missing, isAbsent } = compareNamed(named, stored.service, objects, key, request);
   const namedUids = new Set([named?.uid, ...(named?.objects ?? []).map(({ uid }) => uid)]);
   const isGone = (objectKind: ObjectKind, uid: string, version: string) =>
@@ -138,8 +130,8 @@ function audit(
     (object) => object.kind === kind && isGone(object.kind, object.uid, object.version),
   );
   const others = objects.filter((object) => object.kind !== kind);
-  const gone = removalsOf(service, unnamed, key, false);
-  const switched = removalsOf(null, others, key, true);
+  const gone = removalsOf(key.name, service, unnamed, false);
+  const switched = removalsOf(key.name, null, others, true);
   return {
     missing,
     removals: isAbsent ? [] : missing.length > 0 ? gone : [...gone, ...switched],
@@ -191,39 +183,8 @@ function versionIn(listed: Readonly<Record<string, string>>, namespace: string):
   return Object.hasOwn(listed, namespace) ? listed[namespace] : undefined;
 }
 
-function removalsOf(
-  service: AuditedRecords['service'],
-  objects: readonly Omit<Removal, 'isForgotten'>[],
-  { name }: ServiceKey,
-  isForgotten: boolean,
-): Removal[] {
-  const own =
-    service === null ? [] : [{ kind: 'Service' as const, name, uid: service.uid, version: service.version }];
-  return [...objects, ...own].map(({ kind, name, uid, version }) => ({
-    kind,
-    name,
-    uid,
-    version,
-    isForgotten,
-  }));
-}
-
 function auditState(service: Audited, state: ServiceState, request: InventoryRequest): Finding {
   return audit(service, { service: state.service, objects: state.objects.values() }, request);
-}
-
-function changesOf(removals: readonly Removal[], now: EpochMs): Change[] {
-  return removals.map(({ kind, name, uid, version, isForgotten }, index) => ({
-    kind: 'remove',
-    index,
-    uid,
-    isForgotten,
-    cause: { kind, name, type: 'RESYNC', resourceVersion: version },
-    isStateUnknown: false,
-    isConfirmed: false,
-    triggeredAt: null,
-    observedAt: now,
-  }));
 }
 
 /** Services that would lose more than the guard's share of their addresses, and more than a few. */
@@ -239,7 +200,7 @@ async function overGuard(
   await inParallel(MAX_PARALLEL_SERVICES, due, async (service) => {
     const { state, holders } = await repository.load(service.key, kind);
     const { removals } = auditState(service, state, request);
-    const { deltas } = transit(state, changesOf(removals, now), { now, hash: hashKey, kind, holders });
+    const { deltas } = transit(state, removalChanges(removals, now), { now, hash: hashKey, kind, holders });
     const removed = deltas.reduce((sum, delta) => sum + delta.removed.length, 0);
     const size = [...state.ports.values()].reduce((sum, port) => sum + port.size, 0);
     if (removed > UNGUARDED_REMOVALS && removed > maxRemoved * size)
@@ -264,7 +225,7 @@ async function removeGone(
         // An event may have come in between: then this audit counts, and what it holds back.
         const finding = auditState(service, state, request);
         findings.set(service, finding);
-        return changesOf(finding.removals, deps.clock.now());
+        return removalChanges(finding.removals, deps.clock.now());
       };
       changed.push(await changeService(deps, { key: service.key, kind, fence, plan }));
     });
@@ -283,12 +244,15 @@ async function recordResync(
   request: InventoryRequest,
   answer: InventoryAnswer,
 ): Promise<void> {
-  if (!request.restored && answer.deleted === 0 && answer.missing.length === 0) return;
-  await updateCluster(store, request.cluster, (cluster) => ({
-    ...cluster,
-    resyncs: cluster.resyncs + 1,
-    versions: request.restored ? { ...cluster.versions, ...highestListed(request) } : cluster.versions,
-  }));
+  const { cluster: name, epoch, restored } = request;
+  if (!restored && answer.deleted === 0 && answer.missing.length === 0) return;
+  const listed = highestListed(request);
+  await updateCluster(store, name, (cluster) => {
+    if (isOvertaken(cluster, epoch)) return null;
+    // Known before the next heartbeat: storage that goes back to a backup until then is noticed too.
+    const versions = restored ? { ...cluster.versions, ...listed } : mergeVersions(cluster.versions, listed);
+    return { ...cluster, resyncs: cluster.resyncs + 1, versions };
+  });
 }
 
 function highestListed({ resourceVersions }: InventoryRequest): Record<string, string> {

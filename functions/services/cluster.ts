@@ -1,3 +1,4 @@
+import { compareVersions } from '../../core/version.ts';
 import { type ClusterRecord, type Store, StoreUnavailableError } from '../store/store.ts';
 
 /** Writers of one cluster's item that may get in between before the sender is asked to come again. */
@@ -19,4 +20,28 @@ export async function updateCluster(
     if (updated === null || (await store.putCluster(updated, known))) return updated ?? known;
   }
   throw new StoreUnavailableError(`too many writers of cluster ${name}`);
+}
+
+/** Was all that is stored of it taken away? Then nobody is told of it any more. */
+export function isGone({ deletion }: Pick<ClusterRecord, 'deletion'>): boolean {
+  return deletion === 'settling' || deletion === 'over';
+}
+
+/** Has a newer relay taken over, or somebody deleted the cluster, since a request was let in? Then it tells of the past. */
+export function isOvertaken(cluster: Pick<ClusterRecord, 'epoch' | 'deletion'>, epoch: number): boolean {
+  return cluster.epoch > epoch || cluster.deletion !== null;
+}
+
+/** The higher of two versions of each kind. */
+export function mergeVersions(
+  known: Readonly<Record<string, string>>,
+  told: Readonly<Record<string, string | null>>,
+): Record<string, string> {
+  const merged = new Map(Object.entries(known));
+  for (const [kind, version] of Object.entries(told)) {
+    if (!version) continue;
+    const former = merged.get(kind);
+    if (former === undefined || compareVersions(version, former) > 0) merged.set(kind, version);
+  }
+  return Object.fromEntries(merged);
 }

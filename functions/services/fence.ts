@@ -8,3 +8,6 @@ const FENCE_MS = 8_000;
 export function fenceFromNow(clock: Clock): Fence {
   return { deadline: clock.monotonic() + FENCE_MS };
 }
+
+/** After so many milliseconds a request of a former epoch has landed or is lost (P8, W18). */
+export const GHOST_MS = 10_000;

@@ -44,6 +44,7 @@ import {
   type Store,
   type StoredBody,
   StoreUnavailableError,
+  type Subscription,
   type SweepMemory,
 } from './store.ts';
 
@@ -68,6 +69,10 @@ export interface DynamoStoreOptions {
  * | CLUSTERS                   | CLUSTER                | `r` see cluster-item.ts                    |
  * | LEASES                     | sweep                  | `h` holder, `u` until, `m` memory          |
  * | DEADLETTERS                | CLUSTER/NAMESPACE/SERVICE:PORT#SEQUENCE | nothing: the receipt says it all |
+ * | SUBSCRIPTIONS              | CLUSTER/NAMESPACE/SERVICE#ID | `port`, `u` until    |
+ *
+ * Subscriptions of all services are one partition, so that a scrape and the sweep read them, and nothing else, by one
+ * query; renewed every minute, 60,000 fit into what one partition takes.
  *
  * `ttl` is in seconds; DynamoDB may delete days late, so what has expired is filtered here.
  */
@@ -87,6 +92,7 @@ const CLUSTER = 'r';
 const HOLDER = 'h';
 const UNTIL = 'u';
 const MEMORY = 'm';
+const PORT = 'port';
 
 /** The index of listed services. */
 const INDEX = 'services';
@@ -95,6 +101,7 @@ const CHUNK = 'CHUNK#';
 const BODY = 'BODY#';
 const CLUSTERS_PK = 'CLUSTERS';
 const DEAD_LETTERS_PK = 'DEADLETTERS';
+const SUBSCRIPTIONS_PK = 'SUBSCRIPTIONS';
 const LEASE_KEY = { [PK]: { S: 'LEASES' }, [SK]: { S: 'sweep' } };
 
 /** Source: BatchGetItem. */
@@ -335,6 +342,42 @@ class DynamoStore implements Store {
     return isPut || (await this.get(primary))?.[CLUSTER]?.S === text;
   }
 
+  async putSubscription({ key, id, port, until }: Subscription): Promise<void> {
+    await this.put({
+      ...subscriptionKey(key, id),
+      [PORT]: { S: port },
+      [UNTIL]: { N: `${until}` },
+      [TTL]: { N: `${Math.ceil(until / MS_PER_SECOND)}` },
+    });
+  }
+
+  async getSubscription(key: ServiceKey, id: string): Promise<Subscription | null> {
+    const item = await this.get(subscriptionKey(key, id));
+    const subscription = item === null ? null : toSubscription(item);
+    return subscription !== null && subscription.until > this.clock.now() ? subscription : null;
+  }
+
+  async *listSubscriptions(key: ServiceKey | null): AsyncIterable<readonly Subscription[]> {
+    const pages = this.query({
+      KeyConditionExpression: key === null ? '#pk = :pk' : '#pk = :pk AND begins_with(#sk, :service)',
+      ExpressionAttributeNames: { '#pk': PK, ...(key !== null && { '#sk': SK }) },
+      ExpressionAttributeValues: {
+        ':pk': { S: SUBSCRIPTIONS_PK },
+        ...(key !== null && { ':service': { S: `${pkOf(key)}#` } }),
+      },
+    });
+    for await (const items of pages) if (items.length > 0) yield items.map(toSubscription);
+  }
+
+  async deleteSubscription(key: ServiceKey, id: string, endedBy: EpochMs | null): Promise<boolean> {
+    const hasEnded: Condition = {
+      ConditionExpression: '#u <= :now',
+      ExpressionAttributeNames: { '#u': UNTIL },
+      ExpressionAttributeValues: { ':now': { N: `${endedBy}` } },
+    };
+    return (await this.deleteAll([subscriptionKey(key, id)], endedBy === null ? IS_THERE : hasEnded)) === 1;
+  }
+
   async deleteChunks(key: ServiceKey, names: readonly ChunkName[]): Promise<number> {
     return this.deleteAll(
       names.map((name) => keyOf(key, `${CHUNK}${name}`)),
@@ -543,6 +586,23 @@ function sortable(sequence: number): string {
 
 function deadLetterKey({ key, port, sequence }: DeadLetter): Item {
   return { [PK]: { S: DEAD_LETTERS_PK }, [SK]: { S: `${pkOf(key)}:${port}#${sortable(sequence)}` } };
+}
+
+function subscriptionKey(key: ServiceKey, id: string): Item {
+  return { [PK]: { S: SUBSCRIPTIONS_PK }, [SK]: { S: `${pkOf(key)}#${id}` } };
+}
+
+/** Names do not hold `#`. */
+function toSubscription(item: Item): Subscription {
+  const sk = skOf(item);
+  const service = sk.slice(0, sk.indexOf('#'));
+  const [cluster = '', namespace = '', name = ''] = service.split('/');
+  return {
+    key: { cluster, namespace, name },
+    id: sk.slice(service.length + 1),
+    port: (item[PORT]?.S ?? '') as PortId,
+    until: Number(item[UNTIL]?.N) as EpochMs,
+  };
 }
 
 /** Names hold neither `/` nor `:`. */

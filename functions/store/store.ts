@@ -128,6 +128,26 @@ export interface ClusterRecord {
   readonly histograms: Histograms;
   readonly lastEventAges: Readonly<Record<string, number | null>>;
   readonly resyncs: number;
+  /** How far its deletion is; null: it lives. */
+  readonly deletion: ClusterDeletion | null;
+}
+
+/**
+ * Steps of a cluster's deletion, in order. Its item stays, for the epoch's sake.
+ * - `removing`: somebody asked for it; the sweep takes away what is stored.
+ * - `settling`: all was taken away and forgotten; requests of the time before may still add something.
+ * - `over`: nothing can come any more, and the name is free.
+ */
+export type ClusterDeletion = 'removing' | 'settling' | 'over';
+
+/** A reader's lease on a service port, by which it counts as a subscriber. */
+export interface Subscription {
+  readonly key: ServiceKey;
+  /** Chosen by the reader; one of a service. */
+  readonly id: string;
+  readonly port: PortId;
+  /** When it ends unless it is renewed. */
+  readonly until: EpochMs;
 }
 
 /** Monotonic instant after which a write may not start any more (P8). */
@@ -209,6 +229,18 @@ export interface Store {
    * @returns false when somebody else wrote it in between.
    */
   putCluster(record: ClusterRecord, expected: ClusterRecord | null): Promise<boolean>;
+
+  /** Stores a subscription in place of a former one of its service and id. */
+  putSubscription(subscription: Subscription): Promise<void>;
+
+  /** Reads a subscription, strongly consistent; null when there is none, or when it has ended. */
+  getSubscription(key: ServiceKey, id: string): Promise<Subscription | null>;
+
+  /** Subscriptions of one service, or with null of all; some may have ended. Eventually consistent. */
+  listSubscriptions(key: ServiceKey | null): AsyncIterable<readonly Subscription[]>;
+
+  /** Deletes a subscription, unless it is renewed beyond `endedBy` (null: whatever). False when it was not there, or is. */
+  deleteSubscription(key: ServiceKey, id: string, endedBy: EpochMs | null): Promise<boolean>;
 
   /** Deletes chunks that no head names; gone ones do not matter. Answers how many were there. */
   deleteChunks(key: ServiceKey, names: readonly ChunkName[]): Promise<number>;

@@ -17,8 +17,10 @@ import type {
   Head,
   ServiceKey,
   ServiceSummary,
+  Subscription,
   SweepMemory,
 } from '../store/store.ts';
+import { advanceDeletion, emptyService, isOccupied } from './cluster-deletion.ts';
 
 /** A relay silent for longer is lost, in milliseconds. */
 const RELAY_SILENCE_MS = 60_000;
@@ -33,6 +35,11 @@ const GARBAGE_REST_MS = 5 * 60_000;
 /** Leftovers of a crash are only taken for such after so many milliseconds: a head that names them may be on its way. */
 const ORPHAN_AGE_MS = 3_600_000;
 const MAX_PARALLEL_SERVICES = 8;
+/** Services of deleted clusters that a sweep empties; the next one goes on. */
+const MAX_EMPTIED = 500;
+/** Subscriptions that a sweep deletes; nobody counts them any more, so that what is left can wait. */
+const MAX_LEASES = 1000;
+const MAX_PARALLEL_LEASES = 16;
 /** Dead letters that a sweep counts: as many tell no more than fewer. */
 const MAX_DEAD_LETTERS = 1000;
 /** Chunks that an instance remembers to have deleted; deleting one twice only costs a unit. */
@@ -59,8 +66,14 @@ interface Tally {
   published: number;
   windowsClosed: number;
   chunksDeleted: number;
+  leasesDeleted: number;
   relaysLost: number;
+  clustersDeleted: number;
   failures: number;
+  /** Services of deleted clusters that were emptied. */
+  emptied: number;
+  /** Services of deleted clusters that wait for the next pass. */
+  occupied: number;
 }
 
 /**
@@ -91,7 +104,17 @@ async function sweep(
   const { store, clock, log } = sweeper;
   const start = clock.now();
   const isDaily = lastVisit === null || start - lastVisit >= VISIT_EVERY_MS;
-  const tally: Tally = { published: 0, windowsClosed: 0, chunksDeleted: 0, relaysLost: 0, failures: 0 };
+  const tally: Tally = {
+    ...{
+      published: 0,
+      windowsClosed: 0,
+      chunksDeleted: 0,
+      leasesDeleted: 0,
+      relaysLost: 0,
+      clustersDeleted: 0,
+    },
+    ...{ failures: 0, emptied: 0, occupied: 0 },
+  };
   const attempt = async (name: string, task: () => Promise<void>) => {
     try {
       await task();
@@ -102,22 +125,31 @@ async function sweep(
   };
   for (const cluster of await store.listClusters()) {
     await attempt(cluster.name, () => tellLostRelay(sweeper, cluster, tally));
+    const passStart = clock.now();
+    const leftBefore = tally.failures + tally.occupied;
+    const isWhole = isDaily || cluster.deletion === 'removing' || cluster.deletion === 'settling';
     await attempt(cluster.name, async () => {
       for await (const page of store.listServices(cluster.name, {})) {
-        const due = page.filter((summary) => isDaily || isDue(summary, start, lastPass));
+        const due = page.filter((summary) => isWhole || isDue(summary, start, lastPass));
         await inParallel(MAX_PARALLEL_SERVICES, due, ({ key }) =>
           attempt(`${key.namespace}/${key.name}`, () => visit(sweeper, cluster, key, isDaily, tally)),
         );
       }
     });
+    const isEmpty = isWhole && tally.failures + tally.occupied === leftBefore;
+    if (isEmpty && cluster.deletion !== null && cluster.deletion !== 'over')
+      await attempt(cluster.name, async () => {
+        if (await advanceDeletion(store, cluster, passStart)) tally.clustersDeleted++;
+      });
   }
   await attempt('dead letters', () => tellDeadLetters(sweeper));
-  const { failures, ...done } = tally;
+  await attempt('subscriptions', () => deleteEndedLeases(sweeper, tally));
+  const { failures, emptied: _emptied, occupied: _occupied, ...report } = tally;
   const memory = {
     lastPass: failures === 0 ? start : lastPass,
     lastVisit: isDaily && failures === 0 ? start : lastVisit,
   };
-  return { report: { ...done, leasesDeleted: 0, clustersDeleted: 0 }, memory };
+  return { report, memory };
 }
 
 function isDue({ changedAt, windowUntil }: ServiceSummary, now: EpochMs, lastPass: EpochMs | null): boolean {
@@ -131,9 +163,11 @@ async function tellLostRelay(
   cluster: ClusterRecord,
   tally: Tally,
 ): Promise<void> {
-  const { name, lastHeartbeat, lostSince } = cluster;
+  const { name, lastHeartbeat, lostSince, deletion } = cluster;
   const now = clock.now();
   if (lastHeartbeat === null || lostSince !== null || now - lastHeartbeat <= RELAY_SILENCE_MS) return;
+  // Its relays were told to go.
+  if (deletion !== null) return;
   const [result] = await bus.publish([relayEntry('RelayLost', relayDetailOf(name, lastHeartbeat, now))]);
   if (result?.kind === 'refused' && !result.isFinal)
     throw new BusUnavailableError(`the bus refused for now: ${result.code}`);
@@ -155,6 +189,19 @@ async function tellDeadLetters({ store, log }: Sweeper): Promise<void> {
     });
 }
 
+/** DynamoDB deletes them too, but days later perhaps. */
+async function deleteEndedLeases({ store, clock }: Sweeper, tally: Tally): Promise<void> {
+  const now = clock.now();
+  const ended: Subscription[] = [];
+  for await (const page of store.listSubscriptions(null)) {
+    ended.push(...page.filter(({ until }) => until <= now));
+    if (ended.length >= MAX_LEASES) break;
+  }
+  await inParallel(MAX_PARALLEL_LEASES, ended.slice(0, MAX_LEASES), async ({ key, id }) => {
+    if (await store.deleteSubscription(key, id, now)) tally.leasesDeleted++;
+  });
+}
+
 async function visit(
   sweeper: Sweeper,
   cluster: ClusterRecord,
@@ -166,6 +213,11 @@ async function visit(
   const now = clock.now();
   let head = await store.getHead(key);
   if (head === null) return;
+  if (cluster.deletion !== null && isOccupied(head)) {
+    await takeAway(sweeper, key, tally);
+    head = await store.getHead(key);
+    if (head === null) return;
+  }
   if (head.windowUntil !== null && head.windowUntil <= now) {
     const fence = fenceFromNow(clock);
     await changeService(sweeper, { key, kind: kindOfMode(cluster.mode), fence, plan: () => [] });
@@ -173,12 +225,27 @@ async function visit(
     head = await store.getHead(key);
     if (head === null) return;
   }
-  tally.published += await publish(sweeper, [{ key, entries: await repository.unpublished(key, head) }]);
-  tally.chunksDeleted += await collectGarbage(sweeper, key, head, now);
+  // Awaited before they are added: `+=` would forget what the visits beside this one have added meanwhile.
+  const published = await publish(sweeper, [{ key, entries: await repository.unpublished(key, head) }]);
+  tally.published += published;
+  const collected = await collectGarbage(sweeper, key, head, now);
+  tally.chunksDeleted += collected;
   if (isDaily) {
-    await tidyHead(sweeper, key, now);
-    tally.chunksDeleted += await collectOrphans(sweeper, key, now);
+    // Of a deleted cluster nobody asks any more; its services stay listed only as long as leftovers may turn up.
+    const listedMs = cluster.deletion === null ? sweeper.historyMs : ORPHAN_AGE_MS;
+    await tidyHead(sweeper, key, now, listedMs);
+    const orphans = await collectOrphans(sweeper, key, now);
+    tally.chunksDeleted += orphans;
   }
+}
+
+async function takeAway(sweeper: Sweeper, key: ServiceKey, tally: Tally): Promise<void> {
+  if (tally.emptied >= MAX_EMPTIED) {
+    tally.occupied++;
+    return;
+  }
+  tally.emptied++;
+  if (!(await emptyService(sweeper, key))) tally.occupied++;
 }
 
 /** A name in the garbage is never named again, so nothing can point to what goes here. */
@@ -199,16 +266,17 @@ async function collectGarbage(
 
 /** Clears published deltas and collected chunks from a head, and takes a long-deleted Service off the lists. */
 async function tidyHead(
-  { store, repository, clock, historyMs }: Sweeper,
+  { store, repository, clock }: Sweeper,
   key: ServiceKey,
   now: EpochMs,
+  listedMs: number,
 ): Promise<void> {
   const head = await store.getHead(key);
   if (head === null) return;
   const pending = await repository.unpublished(key, head);
   const garbage = head.garbage.filter(({ at }) => now - at < GARBAGE_REST_MS);
   const isEmpty = head.records.service === null && head.objects.length === 0 && pending.length === 0;
-  const isListed = head.isListed && !(isEmpty && now - head.changedAt > historyMs);
+  const isListed = head.isListed && !(isEmpty && now - head.changedAt > listedMs);
   const isTidy =
     pending.length === head.pending.length &&
     garbage.length === head.garbage.length &&

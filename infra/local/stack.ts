@@ -24,7 +24,7 @@ import { createFaults, type Faults, withFaults } from './faults.ts';
 import { createLocalRoutes, respondForeignHost } from './local-routes.ts';
 import { isLoopbackHost, listenOnLoopback } from './loopback.ts';
 import { StackClock } from './stack-clock.ts';
-import { startLocalTable, type TableDefinition } from './table.ts';
+import { type LocalTable, startLocalTable, type TableDefinition } from './table.ts';
 import { createUsage } from './usage.ts';
 
 const NAME = 'endpoints-watcher';
@@ -99,7 +99,7 @@ export async function startLocalStack(options: LocalStackOptions): Promise<Local
     log: logger,
     collected: new Set(),
   };
-  const sweeps = createSweeps(sweeper, options.isSweeping);
+  const sweeps = createSweeps(sweeper, table, options.isSweeping);
   opened.use(sweeps);
   const authentication = { kind: 'none' } as const;
   const app = createRootApp({
@@ -180,19 +180,25 @@ interface Sweeps extends AsyncDisposable {
   readonly clockMoved: () => Promise<void>;
 }
 
-function createSweeps(sweeper: Sweeper, isSweeping: boolean): Sweeps {
+function createSweeps(sweeper: Sweeper, table: LocalTable, isSweeping: boolean): Sweeps {
   const { clock, log } = sweeper;
   let last = clock.now();
   let running: Promise<unknown> = Promise.resolve();
+  /** What expires goes here and not in the sweep itself: deployed, DynamoDB does that. */
+  const sweep = async (isForced: boolean) => {
+    const report = await sweepAlone(sweeper, { isForced });
+    if (report !== null) await table.removeExpired(clock.now());
+    return report;
+  };
   const sweepWhenDue = () => {
     if (!isSweeping || clock.now() - last < SWEEP_EVERY_MS) return running;
     last = clock.now();
-    running = sweepAlone(sweeper).catch((error: unknown) => log.error('sweep failed', { error }));
+    running = sweep(false).catch((error: unknown) => log.error('sweep failed', { error }));
     return running;
   };
   const timer = setInterval(() => void sweepWhenDue(), SWEEP_EVERY_MS);
   return {
-    force: () => sweepAlone(sweeper, { isForced: true }),
+    force: () => sweep(true),
     clockMoved: async () => {
       await sweepWhenDue();
     },

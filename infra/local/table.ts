@@ -4,13 +4,17 @@ import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import {
   type AttributeDefinition,
+  type AttributeValue,
   type BillingMode,
+  ConditionalCheckFailedException,
   CreateTableCommand,
+  DeleteItemCommand,
   DescribeTableCommand,
   DynamoDBClient,
   type GlobalSecondaryIndex,
   type KeySchemaElement,
   ResourceNotFoundException,
+  ScanCommand,
   type TableDescription,
 } from '@aws-sdk/client-dynamodb';
 import dynalite from 'dynalite';
@@ -37,7 +41,19 @@ export interface LocalTable extends AsyncDisposable {
   /** The SDK's `endpoint`. Any region and credentials will do. */
   readonly endpoint: string;
   readonly tableName: string;
+  /**
+   * Deletes what has expired among the next items, as DynamoDB does by itself and dynalite never; after the last item it
+   * begins anew. Answers how many went.
+   * @param limit items that it looks at.
+   */
+  removeExpired(now: number, limit?: number): Promise<number>;
 }
+
+/** The attribute by which items expire, in seconds. */
+const TTL = 'ttl';
+/** Items that one call looks at: a second's work, should all have expired. */
+const MAX_LOOKED_AT = 1000;
+const MS_PER_SECOND = 1000;
 
 /**
  * Starts dynalite on a free port of 127.0.0.1, and makes the table when it is not there yet.
@@ -64,7 +80,50 @@ export async function startLocalTable(options: LocalTableOptions): Promise<Local
     throw new Error(`${dataDir} holds a table of another definition: move it away to begin anew`);
 
   const running = opened.move();
-  return { endpoint, tableName, [Symbol.asyncDispose]: () => running.disposeAsync() };
+  return {
+    endpoint,
+    tableName,
+    removeExpired: createExpiry(client, tableName, definition),
+    [Symbol.asyncDispose]: () => running.disposeAsync(),
+  };
+}
+
+function createExpiry(
+  client: DynamoDBClient,
+  tableName: string,
+  { KeySchema }: TableDefinition,
+): LocalTable['removeExpired'] {
+  const keys = KeySchema.flatMap(({ AttributeName }) => AttributeName ?? []);
+  let start: Record<string, AttributeValue> | undefined;
+  return async (now, limit = MAX_LOOKED_AT) => {
+    const isExpired = {
+      ExpressionAttributeNames: { '#ttl': TTL },
+      ExpressionAttributeValues: { ':now': { N: `${Math.floor(now / MS_PER_SECOND)}` } },
+    };
+    const page = await client.send(
+      new ScanCommand({
+        ...{ TableName: tableName, Limit: limit, FilterExpression: '#ttl <= :now' },
+        ...isExpired,
+        ...(start !== undefined && { ExclusiveStartKey: start }),
+      }),
+    );
+    start = page.LastEvaluatedKey;
+    for (const item of page.Items ?? []) await deleteExpired(item);
+    return page.Items?.length ?? 0;
+
+    /** One that got a later end meanwhile stays. */
+    async function deleteExpired(item: Record<string, AttributeValue>): Promise<void> {
+      const primary = Object.fromEntries(
+        keys.flatMap((key) => (item[key] === undefined ? [] : [[key, item[key]]])),
+      );
+      const input = { TableName: tableName, Key: primary, ConditionExpression: '#ttl <= :now', ...isExpired };
+      try {
+        await client.send(new DeleteItemCommand(input));
+      } catch (error) {
+        if (!(error instanceof ConditionalCheckFailedException)) throw error;
+      }
+    }
+  };
 }
 
 interface Dynalite extends AsyncDisposable {

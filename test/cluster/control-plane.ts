@@ -87,11 +87,7 @@ export class ControlPlane implements AsyncDisposable {
 
   /** A kubeconfig of the relay's user; `server` may be a way round to the API server. */
   kubeconfig({ server = this.server, tokenFile }: { server?: string; tokenFile?: string } = {}): string {
-    return kubeconfig(
-      server,
-      this.certificate,
-      tokenFile ? byTokenFile(tokenFile) : { token: this.relayToken },
-    );
+    return kubeconfig(server, this.certificate, tokenFile ? { tokenFile } : { token: this.relayToken });
   }
 
   /** As the relay, which may do what its roles say. */
@@ -233,11 +229,6 @@ export class ControlPlane implements AsyncDisposable {
 interface Running {
   readonly child: ChildProcess;
   readonly ended: Promise<void>;
-}
-
-/** A user whose token is read from a file time and again, in client-node's words. */
-function byTokenFile(tokenFile: string): object {
-  return { 'auth-provider': { name: 'tokenFile', config: { tokenFile } } };
 }
 
 function kubeconfig(server: string, certificate: string, user: object): string {

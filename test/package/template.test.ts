@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import * as z from 'zod';
 import { readSettings } from '../../functions/http/settings.ts';
-import { GHOST_MS } from '../../functions/ingest/admission.ts';
+import { GHOST_MS } from '../../functions/services/fence.ts';
 import { idOf, listOf, PACKAGE, packageCopy, Template } from './template.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
@@ -237,11 +237,11 @@ function checkTemplate(get: () => Template): void {
     assert.deepEqual(sorted(actions('events')), await callsOf('functions/bus', 'events'));
   });
 
-  test('the api only reads, and only the sweep deletes', () => {
-    for (const [id, action] of grants(get())) {
+  test('the api touches no service; it writes clusters and subscriptions alone, and deletes subscriptions', () => {
+    for (const [id, action, , condition] of grants(get())) {
       const isWrite = /^dynamodb:(Put|Update|Delete)|^events:Put/.test(action);
-      if (id === 'ApiRole') assert.ok(!isWrite, action);
-      if (id !== 'SweepRole') assert.doesNotMatch(action, /Delete/, id);
+      if (id === 'ApiRole' && isWrite) assert.deepEqual(condition, API_WRITES[action], action);
+      if (id === 'IngestRole') assert.doesNotMatch(action, /Delete/, id);
     }
   });
 
@@ -330,13 +330,22 @@ function checkTemplate(get: () => Template): void {
   });
 }
 
-/** Every action that a role may do, and on what. */
-function grants(template: Template): [role: string, action: string, resource: unknown][] {
+/** Under which keys the api may do what changes something. */
+const API_WRITES: Readonly<Record<string, unknown>> = {
+  'dynamodb:PutItem': {
+    'ForAllValues:StringEquals': { 'dynamodb:LeadingKeys': ['CLUSTERS', 'SUBSCRIPTIONS'] },
+  },
+  'dynamodb:DeleteItem': { 'ForAllValues:StringEquals': { 'dynamodb:LeadingKeys': ['SUBSCRIPTIONS'] } },
+};
+
+/** Every action that a role may do, on what, and under which condition. */
+function grants(template: Template): [role: string, action: string, resource: unknown, condition: unknown][] {
   return template
     .all('AWS::IAM::Role', role)
     .flatMap(([id, { Policies }]) =>
-      Policies.flatMap(({ PolicyDocument }) => PolicyDocument.Statement).flatMap(({ Action, Resource }) =>
-        Action.map((action): [string, string, unknown] => [id, action, Resource]),
+      Policies.flatMap(({ PolicyDocument }) => PolicyDocument.Statement).flatMap(
+        ({ Action, Resource, Condition }) =>
+          Action.map((action): [string, string, unknown, unknown] => [id, action, Resource, Condition]),
       ),
     );
 }

@@ -100,7 +100,6 @@ describe('GET /metrics', () => {
     assert.deepEqual(types, [
       'endpoints_exists gauge',
       'endpoints_pods gauge',
-      'endpoints_subscribers gauge',
       'endpoints_updates counter',
       'endpoints_watcher_dead_letters gauge',
       'endpoints_watcher_resyncs_total counter',
@@ -119,7 +118,7 @@ describe('GET /metrics', () => {
     ]);
   });
 
-  test('values: existence, size, subscribers, changes', async () => {
+  test('values: existence, size, changes', async () => {
     const families = await scrape((await worldWithServices()).app());
     assert.deepEqual(valuesOf(families, 'endpoints_exists'), {
       'dns:53': 1,
@@ -133,17 +132,37 @@ describe('GET /metrics', () => {
       'gone:80': 0,
       'idle:80': 0,
     });
-    assert.deepEqual(valuesOf(families, 'endpoints_subscribers'), {
-      'dns:53': 0,
-      'dns:53/UDP': 0,
-      'idle:80': 0,
-    });
     assert.deepEqual(valuesOf(families, 'endpoints_updates'), {
       'dns:53': 2,
       'dns:53/UDP': 2,
       'gone:80': 2,
       'idle:80': 1,
     });
+  });
+
+  test('subscribers are counted by port while their leases last; then the series goes', async () => {
+    const world = await worldWithServices();
+    const subscribe = (id: string, port: string, minutes: number) =>
+      world.store.putSubscription({
+        key: { cluster: CLUSTER, namespace: 'default', name: 'dns' },
+        ...{ id, port: port as PortId, until: (START + minutes * 60_000) as EpochMs },
+      });
+    await subscribe('a', '53', 1);
+    await subscribe('b', '53', 2);
+    await subscribe('c', '53/UDP', 2);
+    const app = world.app();
+    const values = async () => valuesOf(await scrape(app), 'endpoints_subscribers');
+    assert.deepEqual(await values(), { 'dns:53': 2, 'dns:53/UDP': 1 });
+    world.now = (START + 60_000) as EpochMs;
+    assert.deepEqual(await values(), { 'dns:53': 1, 'dns:53/UDP': 1 });
+    world.now = (START + 120_000) as EpochMs;
+    assert.deepEqual(await values(), {});
+  });
+
+  test('a cluster that is gone has no series', async () => {
+    const world = await worldWithServices();
+    await world.putCluster({ deletion: 'settling' });
+    assert.equal((await scrape(world.app())).size, 0);
   });
 
   test('no cluster: an empty page', async () => {

@@ -62,6 +62,7 @@ export class World {
       histograms: {},
       lastEventAges: {},
       resyncs: 0,
+      deletion: null,
       ...over,
     };
     await this.store.putCluster(record, await this.store.getCluster(record.name));

@@ -429,6 +429,7 @@ async function admitted<T>(
 ): Promise<Reply<T>> {
   try {
     const admission = await admit(deps, sender);
+    if (admission.kind === 'beingDeleted') return { kind: 'unavailable' };
     if (admission.kind !== 'admitted') return { kind: 'deposed' };
     return { kind: 'answered', answer: await body(admission) };
   } catch (error) {

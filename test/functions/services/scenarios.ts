@@ -1,7 +1,9 @@
-import { StoreUnavailableError } from '../../../functions/store/store.ts';
+import { deleteCluster } from '../../../functions/api/clusters.ts';
+import { FencedError, StoreUnavailableError } from '../../../functions/store/store.ts';
 import { sweepAlone } from '../../../functions/sweep/sweep.ts';
 import type { Mode } from '../../../wire/envelope.ts';
 import {
+  CLUSTER,
   type ClusterObject,
   elapse,
   NAMESPACE,
@@ -161,6 +163,28 @@ async function sweepIn(lane: Lane, world: World): Promise<void> {
       if (!(error instanceof StoreUnavailableError)) throw error;
     }
   });
+}
+
+/** What an operator does: asks until it is heard. */
+async function deleteIn(lane: Lane, world: World): Promise<void> {
+  for (let isHeard = false; !isHeard; ) {
+    await lane.request('deletion', async () => {
+      try {
+        await deleteCluster(world, CLUSTER);
+        isHeard = true;
+      } catch (error) {
+        if (!(error instanceof StoreUnavailableError || error instanceof FencedError)) throw error;
+      }
+    });
+  }
+}
+
+/** Sweeps until the name of the deleted cluster is free. */
+async function sweepAwayIn(lane: Lane, world: World): Promise<void> {
+  while ((await world.memory.getCluster(CLUSTER))?.deletion !== 'over') {
+    await sweepIn(lane, world);
+    await elapse(lane, world, 6000);
+  }
 }
 
 /** Two senders, one change each. */
@@ -492,6 +516,43 @@ export const SCENARIOS: Readonly<Record<string, Scenario>> = {
     truth: [service(21, { ports: ['web'] }), slice('s', 22, [2])],
     quick: [bounds(2, 0), bounds(0, 1)],
     deep: [bounds(2, 1), bounds(0, 2)],
+  },
+  'a cluster is deleted while requests of its relay run, and is rebuilt under its name': {
+    before: webIsKnown,
+    run: (world, schedule) => {
+      const old = new RelayModel({ world, epoch: 1, held: [WEB, FIRST] });
+      const last = added(slice('s', 21, [1, 2]), slice('late', 900, [9]));
+      schedule.lane('old relay', (lane) => old.tellOnce(lane, last));
+      const held = [service(5, { uid: 'web-2' }), slice('t', 6, [4])];
+      const next = new RelayModel({ world, epoch: 3, held });
+      schedule.lane('operator', async (lane) => {
+        await deleteIn(lane, world);
+        await sweepAwayIn(lane, world);
+        await next.takeOver(lane, { Service: '7', EndpointSlice: '7' });
+      });
+    },
+    truth: [service(5, { uid: 'web-2' }), slice('t', 6, [4])],
+    quick: [bounds(1, 0), bounds(0, 1)],
+    deep: [bounds(1, 1), bounds(0, 2)],
+  },
+  'a sweep of a deleted cluster is late': {
+    before: async (world) => {
+      await webIsKnown(world);
+      await deleteCluster(world, CLUSTER);
+    },
+    run: (world, schedule) => {
+      schedule.lane('late sweep', (lane) => sweepIn(lane, world));
+      const held = [service(5, { uid: 'web-2' }), slice('t', 6, [4])];
+      const next = new RelayModel({ world, epoch: 3, held });
+      schedule.lane('operator', async (lane) => {
+        await sweepAwayIn(lane, world);
+        await next.takeOver(lane, { Service: '7', EndpointSlice: '7' });
+        await next.tell(lane, [added(slice('t', 8, [5]))]);
+      });
+    },
+    truth: [service(5, { uid: 'web-2' }), slice('t', 8, [5])],
+    quick: [bounds(1, 0), bounds(0, 1)],
+    deep: [bounds(2, 0), bounds(1, 1)],
   },
   'a cluster comes back from a backup': {
     before: async (world) => {

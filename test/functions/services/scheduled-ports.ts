@@ -201,6 +201,23 @@ export class ScheduledStore implements Store {
     return this.base.deleteDeadLetter(...request);
   }
 
+  putSubscription(...request: Parameters<Store['putSubscription']>): Promise<void> {
+    return this.base.putSubscription(...request);
+  }
+
+  getSubscription(...request: Parameters<Store['getSubscription']>): ReturnType<Store['getSubscription']> {
+    return this.base.getSubscription(...request);
+  }
+
+  /** Nothing that a schedule is about knows of subscriptions. */
+  listSubscriptions(key: ServiceKey | null): ReturnType<Store['listSubscriptions']> {
+    return this.base.listSubscriptions(key);
+  }
+
+  deleteSubscription(...request: Parameters<Store['deleteSubscription']>): Promise<boolean> {
+    return this.base.deleteSubscription(...request);
+  }
+
   takeLease(...request: Parameters<Store['takeLease']>): Promise<SweepMemory | null> {
     return this.write('takeLease', ['lease'], () => this.base.takeLease(...request), { reads: ['lease'] });
   }

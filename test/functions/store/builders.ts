@@ -104,6 +104,7 @@ export function clusterRecord(name: string, part: Partial<ClusterRecord> = {}): 
     histograms: {},
     lastEventAges: {},
     resyncs: 0,
+    deletion: null,
     ...part,
   };
 }

@@ -17,6 +17,7 @@ import {
   type ServiceSummary,
   type Store,
   type StoredBody,
+  type Subscription,
   type SweepMemory,
 } from '../../../functions/store/store.ts';
 
@@ -30,6 +31,8 @@ interface Contents {
   readonly receipts: Map<string, { readonly service: string; readonly receipt: Receipt }>;
   readonly deadLetters: Map<string, { readonly letter: DeadLetter; readonly expiresAt: EpochMs }>;
   readonly clusters: Map<string, ClusterRecord>;
+  /** By service and id. */
+  readonly subscriptions: Map<string, Subscription>;
   readonly lease: { holder: string | null; until: EpochMs | null; memory: SweepMemory };
 }
 
@@ -56,6 +59,7 @@ export class MemoryStore implements Store {
     receipts: new Map(),
     deadLetters: new Map(),
     clusters: new Map(),
+    subscriptions: new Map(),
     lease: { holder: null, until: null, memory: { lastPass: null, lastVisit: null } },
   };
 
@@ -193,6 +197,28 @@ export class MemoryStore implements Store {
     return true;
   }
 
+  async putSubscription(subscription: Subscription): Promise<void> {
+    this.contents.subscriptions.set(`${idOf(subscription.key)}#${subscription.id}`, subscription);
+  }
+
+  async getSubscription(key: ServiceKey, id: string): Promise<Subscription | null> {
+    const subscription = this.contents.subscriptions.get(`${idOf(key)}#${id}`);
+    return subscription === undefined || this.isOver(subscription.until) ? null : subscription;
+  }
+
+  async *listSubscriptions(key: ServiceKey | null): AsyncIterable<readonly Subscription[]> {
+    const all = [...this.contents.subscriptions.values()];
+    const found = key === null ? all : all.filter((one) => idOf(one.key) === idOf(key));
+    if (found.length > 0) yield found;
+  }
+
+  async deleteSubscription(key: ServiceKey, id: string, endedBy: EpochMs | null): Promise<boolean> {
+    const subscriptionId = `${idOf(key)}#${id}`;
+    const known = this.contents.subscriptions.get(subscriptionId);
+    if (known === undefined || (endedBy !== null && known.until > endedBy)) return false;
+    return this.contents.subscriptions.delete(subscriptionId);
+  }
+
   async deleteChunks(key: ServiceKey, names: readonly ChunkName[]): Promise<number> {
     return names.filter((name) => this.contents.chunks.delete(`${idOf(key)}#${name}`)).length;
   }
@@ -244,7 +270,8 @@ export class MemoryStore implements Store {
   }
 }
 
-function copyOf({ heads, chunks, bodies, receipts, deadLetters, clusters, lease }: MemorySnapshot): Contents {
+function copyOf({ lease, ...maps }: MemorySnapshot): Contents {
+  const { heads, chunks, bodies, receipts, deadLetters, clusters, subscriptions } = maps;
   return {
     heads: new Map(heads),
     chunks: new Map(chunks),
@@ -252,6 +279,7 @@ function copyOf({ heads, chunks, bodies, receipts, deadLetters, clusters, lease 
     receipts: new Map(receipts),
     deadLetters: new Map(deadLetters),
     clusters: new Map(clusters),
+    subscriptions: new Map(subscriptions),
     lease: { ...lease },
   };
 }

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
+import { isDeepStrictEqual } from 'node:util';
 import type { PortId } from '../../../core/service-port.ts';
 import type { EpochMs } from '../../../core/time.ts';
 import {
@@ -9,6 +10,7 @@ import {
   type ServiceRange,
   type ServiceSummary,
   type Store,
+  type Subscription,
 } from '../../../functions/store/store.ts';
 import {
   chunkName,
@@ -131,6 +133,63 @@ export function describeStore(name: string, open: () => Promise<StoreFixture>): 
       await assert.rejects(store.putChunk(key, name, Uint8Array.of(2)));
       assert.deepEqual((await store.getChunks(key, [name])).get(name), Uint8Array.of(1));
     });
+
+    promises(
+      'a subscription is read until it ends, and put again it is renewed',
+      async ({ store, clock, key }) => {
+        const until = (ms: number) => (clock.now() + ms) as EpochMs;
+        const subscription = { key, id: 'a.b-C_1', port: '53/UDP' as PortId, until: until(1500) };
+        assert.equal(await store.getSubscription(key, subscription.id), null);
+        await store.putSubscription(subscription);
+        assert.deepEqual(await store.getSubscription(key, subscription.id), subscription);
+        assert.equal(await store.getSubscription(key, 'other'), null);
+        clock.advance(1000);
+        const renewed = { ...subscription, port: HTTP, until: until(1000) };
+        await store.putSubscription(renewed);
+        clock.advance(999);
+        assert.deepEqual(await store.getSubscription(key, subscription.id), renewed);
+        clock.advance(1);
+        assert.equal(await store.getSubscription(key, subscription.id), null);
+      },
+    );
+
+    promises(
+      'subscriptions are listed of one service and of all, ended ones too',
+      async ({ store, clock, cluster }) => {
+        const all = ['web', 'web-2', 'we'].flatMap((name) =>
+          ['a', 'b'].map((id) => ({ key: serviceKey(cluster, name), id, port: HTTP, until: clock.now() })),
+        );
+        for (const subscription of all) await store.putSubscription(subscription);
+        assert.deepEqual(
+          (await subscriptionsOf(store, serviceKey(cluster, 'web')))
+            .map(({ key, id }) => `${key.name}#${id}`)
+            .sort(),
+          ['web#a', 'web#b'],
+        );
+        const listed = await subscriptionsOf(store, null);
+        for (const subscription of all)
+          assert(
+            listed.some((one) => isDeepStrictEqual(one, subscription)),
+            JSON.stringify(subscription),
+          );
+        assert.deepEqual(await subscriptionsOf(store, serviceKey(cluster, 'none')), []);
+      },
+    );
+
+    promises(
+      'a subscription is deleted once, and not when it was renewed meanwhile',
+      async ({ store, clock, key }) => {
+        const until = (clock.now() + 10) as EpochMs;
+        await store.putSubscription({ key, id: 'a', port: HTTP, until });
+        assert.equal(await store.deleteSubscription(key, 'a', (until - 1) as EpochMs), false);
+        assert.equal((await store.getSubscription(key, 'a'))?.until, until);
+        assert.equal(await store.deleteSubscription(key, 'a', until), true);
+        assert.equal(await store.deleteSubscription(key, 'a', until), false);
+        await store.putSubscription({ key, id: 'a', port: HTTP, until });
+        assert.equal(await store.deleteSubscription(key, 'a', null), true);
+        assert.equal(await store.deleteSubscription(key, 'a', null), false);
+      },
+    );
 
     promises('deleting chunks counts those that were there', async ({ store, key }) => {
       const names = Array.from({ length: 40 }, (_, index) => chunkName(UID, index));
@@ -386,6 +445,7 @@ export function describeStore(name: string, open: () => Promise<StoreFixture>): 
         histograms: { lag: [{ labels: { le: 'x' }, bounds: [0.5], buckets: [1], count: 2, sum: 3.25 }] },
         lastEventAges: { Service: null, EndpointSlice: 12.5 },
         resyncs: 3,
+        deletion: 'settling',
       });
       assert.equal(await store.putCluster(second, first), true);
       assert.deepEqual(await store.getCluster(cluster), second);
@@ -491,4 +551,10 @@ function lifeOfAHead(): Head[] {
     records: { service: serviceRecord({ type: 'ExternalName', externalName: '' }) },
   });
   return [full, deleted, again];
+}
+
+async function subscriptionsOf(store: Store, key: ServiceKey | null): Promise<Subscription[]> {
+  const found: Subscription[] = [];
+  for await (const page of store.listSubscriptions(key)) found.push(...page);
+  return found;
 }

@@ -71,6 +71,48 @@ const server = `
   console.log(table.endpoint);`;
 
 describe('local table', () => {
+  it('deletes what has expired when it is told to, and nothing else', async () => {
+    await using table = await startLocalTable({ dataDir: null, tableName, definition });
+    using client = clientOf(table.endpoint);
+    const expiring = (pk: string, ttl: number) =>
+      new PutItemCommand({
+        TableName: tableName,
+        Item: { pk: { S: pk }, sk: { S: 'HEAD' }, ttl: { N: `${ttl}` } },
+      });
+    await client.send(put('lasting'));
+    for (const [pk, ttl] of [
+      ['past', 99],
+      ['now', 100],
+      ['later', 101],
+    ] as const)
+      await client.send(expiring(pk, ttl));
+    const left = async () => {
+      const found = await Promise.all(['lasting', 'past', 'now', 'later'].map((pk) => client.send(get(pk))));
+      return found.flatMap(({ Item }) => Item?.pk?.S ?? []);
+    };
+    assert.equal(await table.removeExpired(100_999), 2);
+    assert.deepEqual(await left(), ['lasting', 'later']);
+    assert.equal(await table.removeExpired(100_999), 0);
+    assert.equal(await table.removeExpired(101_000), 1);
+    assert.deepEqual(await left(), ['lasting']);
+  });
+
+  it('looks at a bounded number at a time, and goes on behind them', async () => {
+    await using table = await startLocalTable({ dataDir: null, tableName, definition });
+    using client = clientOf(table.endpoint);
+    const expired = (_: unknown, index: number) =>
+      client.send(
+        new PutItemCommand({
+          TableName: tableName,
+          Item: { pk: { S: `s-${index}` }, sk: { S: 'HEAD' }, ttl: { N: '1' } },
+        }),
+      );
+    await Promise.all(Array.from({ length: 7 }, expired));
+    const removed: number[] = [];
+    for (let call = 0; call < 4; call++) removed.push(await table.removeExpired(2000, 3));
+    assert.deepEqual(removed, [3, 3, 1, 0]);
+  });
+
   it('is ready for items and its index when it has started', async () => {
     await using table = await startLocalTable({ dataDir: null, tableName, definition });
     using client = clientOf(table.endpoint);
