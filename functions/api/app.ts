@@ -22,7 +22,12 @@ import { openApiDocument } from '../../wire/openapi.ts';
 import { invalid, type Parsed, parse } from '../../wire/parse.ts';
 import { honoPath, ROUTES } from '../../wire/routes.ts';
 import type { Bus } from '../bus/bus.ts';
-import { type AuthenticatedEnv, type Authentication, authenticate } from '../http/authentication.ts';
+import {
+  type AuthenticatedEnv,
+  type Authentication,
+  authenticate,
+  mayAdminister,
+} from '../http/authentication.ts';
 import { readJsonBody, respondBodyFailure } from '../http/body.ts';
 import {
   createErrorHandler,
@@ -141,6 +146,10 @@ export function createApiApp(deps: ApiDeps): Hono<AuthenticatedEnv> {
     if (path.kind === 'invalid') return respondInvalid(context, path);
     const query = readQuery(context, noQuery);
     if (query.kind === 'invalid') return respondInvalid(context, query);
+    if (!mayAdminister(authentication, context.get('caller'))) {
+      const detail = 'only principals that ADMINS names may delete clusters';
+      return respondProblem(context, 403, 'Forbidden', detail);
+    }
     const outcome = await deleteCluster(deps, path.value.cluster);
     if (outcome.kind === 'noCluster') return respondNoCluster(context, path.value.cluster);
     return context.json(outcome.answer, 202, NO_STORE);

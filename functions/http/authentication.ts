@@ -8,8 +8,11 @@ export type Relays = Readonly<Record<string, readonly string[]>>;
 
 /** How callers are known. */
 export type Authentication =
-  /** By IAM, in front of the function. `relays` null: whoever IAM lets in may write every cluster. */
-  | { readonly kind: 'iam'; readonly relays: Relays | null }
+  /**
+   * By IAM, in front of the function. `relays` null: whoever IAM lets in may write every cluster. `admins`: ARNs of who may
+   * delete clusters; nobody when there are none, since readers come by the same URL.
+   */
+  | { readonly kind: 'iam'; readonly relays: Relays | null; readonly admins: readonly string[] }
   /** Not at all: on this machine's loopback alone. */
   | { readonly kind: 'none' };
 
@@ -74,6 +77,12 @@ export function mayWrite(authentication: Authentication, { principal }: Caller, 
   return Object.entries(authentication.relays).some(
     ([arn, clusters]) => isMeant(arn, principal) && clusters.includes(cluster),
   );
+}
+
+/** May this caller delete clusters? */
+export function mayAdminister(authentication: Authentication, { principal }: Caller): boolean {
+  if (authentication.kind === 'none') return true;
+  return principal !== null && authentication.admins.some((arn) => isMeant(arn, principal));
 }
 
 /** A setting names the principal itself, or the role that its session has assumed. */

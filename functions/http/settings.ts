@@ -5,6 +5,7 @@ import type { Authentication } from './authentication.ts';
 
 /** Principals, and clusters of each. */
 const MAX_RELAYS = 1000;
+const MAX_ADMINS = 100;
 const DAY_MS = 24 * 3_600_000;
 /** Shorter, and a delta's receipt might go before the daily visit has cleared the delta from its head. */
 const MIN_HISTORY_DAYS = 3;
@@ -52,6 +53,12 @@ const relaysText = z.string().transform((text, context) => {
   return z.NEVER;
 });
 
+const ADMINS = 'must be ARNs, comma-separated, such as arn:aws:iam::123456789012:role/operator';
+const adminsText = z
+  .string()
+  .transform((text) => text.split(',').map((arn) => arn.trim()))
+  .pipe(z.array(z.string().regex(/^arn:/, ADMINS)).max(MAX_ADMINS, `at most ${MAX_ADMINS}`));
+
 const environment = z.object({
   AWS_REGION: z.string('must be the region of the table and the bus').min(1),
   TABLE_NAME: z.string('must be the name of the DynamoDB table').min(1),
@@ -60,6 +67,7 @@ const environment = z.object({
     .enum(['iam'], 'must be iam; without authentication only the laptop stack runs, on loopback')
     .default('iam'),
   RELAYS: relaysText.optional(),
+  ADMINS: adminsText.default([]),
   LOG_LEVEL: z.enum(LOG_LEVELS, `must be one of ${LOG_LEVELS.join(', ')}`).default('info'),
   CLUSTER_DOMAIN: z
     .string()
@@ -92,7 +100,7 @@ export function readSettings(env: Readonly<Record<string, string | undefined>>):
     region: data.AWS_REGION,
     tableName: data.TABLE_NAME,
     busName: data.BUS_NAME,
-    authentication: { kind: data.AUTH, relays: data.RELAYS ?? null },
+    authentication: { kind: data.AUTH, relays: data.RELAYS ?? null, admins: data.ADMINS },
     logLevel: data.LOG_LEVEL,
     clusterDomain: data.CLUSTER_DOMAIN,
     cacheControl: data.CACHE_CONTROL,

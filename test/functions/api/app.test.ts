@@ -75,7 +75,10 @@ test('the OpenAPI document is served, with its ETag', async () => {
   assert.equal((await app.request('/openapi.json', { headers: { 'if-none-match': etag } })).status, 304);
 });
 
-describe('who may read', () => {
+/** Whom ADMINS names. */
+const ADMIN = 'arn:aws:iam::123456789012:role/operator';
+
+describe('who may read, and who may delete', () => {
   const places: Readonly<Record<string, string>> = {
     cluster: CLUSTER,
     namespace: 'default',
@@ -99,12 +102,17 @@ describe('who may read', () => {
         headers: { 'content-type': 'application/json' },
         ...(route.body !== undefined && { body: '{"ttlSeconds":60}' }),
       };
-      const app = world.app({ authentication: { kind: 'iam', relays: null } });
+      const app = world.app({ authentication: { kind: 'iam', relays: null, admins: [ADMIN] } });
       const stranger = await app.request(targetOf(route), init, { event: {}, requestContext: {} });
       assert.equal(stranger.status, route.scope === null ? 200 : 401);
-      const requestContext = { authorizer: { iam: { userArn: 'arn:aws:iam::123456789012:user/reader' } } };
-      const caller = await app.request(targetOf(route), init, { event: { requestContext }, requestContext });
-      assert.equal(caller.status, Math.min(...Object.keys(route.answers).map(Number)));
+      const askAs = (userArn: string) => {
+        const requestContext = { authorizer: { iam: { userArn } } };
+        return app.request(targetOf(route), init, { event: { requestContext }, requestContext });
+      };
+      const success = Math.min(...Object.keys(route.answers).map(Number));
+      const reader = await askAs('arn:aws:iam::123456789012:user/reader');
+      assert.equal(reader.status, route.scope === 'admin' ? 403 : success);
+      if (route.scope === 'admin') assert.equal((await askAs(ADMIN)).status, success);
     });
   }
 });

@@ -5,6 +5,7 @@ import {
   type AuthenticatedEnv,
   type Authentication,
   authenticate,
+  mayAdminister,
   mayWrite,
 } from '../../../functions/http/authentication.ts';
 import { serveApp } from './served-app.ts';
@@ -25,7 +26,7 @@ const lambdaEnv = (userArn?: string) => {
 };
 
 describe('AUTH=iam', () => {
-  const app = appWith({ kind: 'iam', relays: null });
+  const app = appWith({ kind: 'iam', relays: null, admins: [] });
 
   test('lets in whom IAM let in, and knows them by their ARN', async () => {
     const response = await app.request('/', {}, lambdaEnv(SESSION));
@@ -105,9 +106,26 @@ describe('which clusters a principal may write', () => {
       },
     };
   for (const [name, { relays, principal, want }] of Object.entries(cases))
-    test(name, () => assert.equal(mayWrite({ kind: 'iam', relays }, { principal }, 'prod-eu'), want));
+    test(name, () =>
+      assert.equal(mayWrite({ kind: 'iam', relays, admins: [] }, { principal }, 'prod-eu'), want),
+    );
 
   test('all, where callers are not known', () => {
     assert.equal(mayWrite({ kind: 'none' }, { principal: null }, 'prod-eu'), true);
+  });
+});
+
+describe('who may delete clusters', () => {
+  const cases: Record<string, { admins: string[]; principal: string; want: boolean }> = {
+    'nobody, without ADMINS': { admins: [], principal: USER, want: false },
+    'whom it names': { admins: [ROLE, USER], principal: USER, want: true },
+    'a session of a role that it names': { admins: [ROLE], principal: SESSION, want: true },
+    'nobody else': { admins: [ROLE], principal: USER, want: false },
+  };
+  for (const [name, { admins, principal, want }] of Object.entries(cases))
+    test(name, () => assert.equal(mayAdminister({ kind: 'iam', relays: null, admins }, { principal }), want));
+
+  test('all, where callers are not known', () => {
+    assert.equal(mayAdminister({ kind: 'none' }, { principal: null }), true);
   });
 });

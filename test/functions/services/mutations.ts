@@ -29,6 +29,20 @@ const DELETION = 'a slice is created and deleted, while its creation may still r
 const BACKUP = 'a cluster comes back from a backup';
 
 export const MUTATIONS: Readonly<Record<string, Mutation>> = {
+  'who takes the name of a deleted cluster reconciles while a sweep of it may still run': {
+    scenario: 'a sweep of a deleted cluster is late',
+    bounds: { preemptions: 2, faults: 0 },
+    options: {
+      outer: (store) =>
+        override(store, {
+          putCluster: (record, expected) => {
+            const isTaken = expected?.deletion === 'over' && record.deletion === null;
+            return store.putCluster(isTaken ? { ...record, hadFormerEpoch: false } : record, expected);
+          },
+        }),
+    },
+    found: /P4/,
+  },
   'a head is written without a condition': {
     scenario: RACE,
     bounds: { preemptions: 1, faults: 0 },

@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
+import type { EpochMs } from '../../../core/time.ts';
 import { deleteCluster } from '../../../functions/api/clusters.ts';
 import { UnknownFormatError } from '../../../functions/store/store.ts';
 import { emptyService } from '../../../functions/sweep/cluster-deletion.ts';
 import { ips, service, slice } from '../../system/laptop.ts';
-import { altered, CLUSTER, keyOf, MINUTE_MS, World } from './world.ts';
+import { HTTP } from '../store/builders.ts';
+import { altered, CLUSTER, DAY_MS, keyOf, MINUTE_MS, World } from './world.ts';
 
 async function populated(): Promise<World> {
   const world = new World();
@@ -102,6 +104,38 @@ describe('a deletion', () => {
       [0, 0],
     ]);
     assert.equal(world.published.length - before, names.length);
+  });
+
+  test('takes its dead letters along, and no others', async () => {
+    const world = await populated();
+    const { memory } = world;
+    const entry = { port: HTTP, sequence: 9, body: { kind: 'inline', bytes: Uint8Array.of(1) } } as const;
+    const expiresAt = (world.clock.now() + DAY_MS) as EpochMs;
+    const other = { ...keyOf('web'), cluster: 'another' };
+    for (const key of [keyOf('web'), keyOf('shop'), other])
+      await memory.putReceipt(key, { entry, expiresAt, isDead: true });
+    await deleteCluster(world, CLUSTER);
+    await world.sweep();
+    assert.deepEqual(
+      (await memory.listDeadLetters(10)).map(({ key }) => key),
+      [other],
+    );
+  });
+
+  test('leaves of a service a small head with its sequences, which a later daily visit takes off the lists', async () => {
+    const world = await freed();
+    const head = async () => (await world.memory.getHead(keyOf('web'))) ?? assert.fail('no head');
+    for (let day = 0; day < 2; day++) {
+      world.clock.advance(DAY_MS);
+      await world.sweep();
+    }
+    const { isListed, objects, pending, garbage, records } = await head();
+    assert.deepEqual([isListed, objects, pending, garbage], [false, [], [], []]);
+    assert.equal(records.deletions.size, 0);
+    assert.equal(records.ports.get(HTTP)?.sequence, 2);
+    assert.equal(await world.send(2, service(), slice('web', ips(1))), true);
+    assert.equal((await head()).isListed, true);
+    assert.equal((await head()).records.ports.get(HTTP)?.sequence, 3);
   });
 
   test('waits for a service that cannot be read, and for no other', async () => {
