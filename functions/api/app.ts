@@ -202,7 +202,12 @@ function serveSubscriptions(app: Hono<AuthenticatedEnv>, deps: ApiDeps): void {
 }
 
 function respondNoCluster(context: Context, cluster: string): Response {
-  return respondProblem(context, 404, 'No such cluster', `cluster: there is no ${cluster}`);
+  return respondProblem(
+    context,
+    404,
+    'No such cluster',
+    `cluster: no relay of ${cluster} was ever heard, or it was deleted`,
+  );
 }
 
 /** Checks a query. What no schema knows is refused, so that nobody takes an answer for what was not asked. */

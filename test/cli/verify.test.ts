@@ -12,15 +12,8 @@ import { clusterList, type ListObjects } from '../../cli/cluster-list.ts';
 import { describeDifference } from '../../cli/difference.ts';
 import { run, type VerifyOptions, verify } from '../../cli/verify.ts';
 import type { Mode } from '../../wire/envelope.ts';
-import {
-  CLUSTER,
-  type CliWorld,
-  createNode,
-  createPod,
-  createService,
-  EPOCH,
-  startCliWorld,
-} from './world.ts';
+import { CLUSTER } from '../system/small-cluster.ts';
+import { type CliWorld, createNode, createPod, createService, EPOCH, startCliWorld } from './world.ts';
 
 const MAIN = new URL('../../cli/main.ts', import.meta.url).pathname;
 /** Between two looks at what is to become equal; so many in all. */
@@ -397,7 +390,7 @@ async function byProcess(world: CliWorld): Promise<void> {
     stale: false,
   });
   await assert.rejects(runVerify(...flags.with(3, 'other')), {
-    message: /^the api answers 404 to GET .*: no relay of a cluster other was ever heard$/,
+    message: /^the api answers 404 to GET .*: cluster: no relay of other was ever heard, or it was deleted$/,
   });
   await assert.rejects(runVerify(...flags.with(1, 'http://127.0.0.1:1')), {
     message: /^the api http:\/\/127.0.0.1:1 cannot be reached: /,

@@ -1,20 +1,17 @@
-import { type ApiServer, startApiServer } from '../../infra/local/cluster/api-server.ts';
-import { startControllers } from '../../infra/local/cluster/controllers.ts';
-import { type LocalStack, startLocalStack } from '../../infra/local/stack.ts';
-import { StackClock } from '../../infra/local/stack-clock.ts';
+import assert from 'node:assert/strict';
+import type { ApiServer } from '../../infra/local/cluster/api-server.ts';
+import type { LocalStack } from '../../infra/local/stack.ts';
 import { noAuthorization } from '../../relay/authorization.ts';
 import { startRelay } from '../../relay/relay.ts';
-import { systemTimers } from '../../relay/timers.ts';
 import type { Mode } from '../../wire/envelope.ts';
-import { createLogger } from '../../wire/log.ts';
+import { eventually } from '../eventually.ts';
+import { fastTimers } from '../fast-timers.ts';
+import { CLUSTER, startSmallCluster } from '../system/small-cluster.ts';
 
-/** Name of the cluster, and the epoch of its relay. */
-export const CLUSTER = 'prod-eu';
+/** Epoch of its relay. */
 export const EPOCH = 1;
 /** The relay's waits pass this much faster than it believes. */
 const SPEED = 50;
-/** Between two looks at whether the relay was heard. */
-const LOOK_MS = 10;
 
 /** A cluster whose relay tells a laptop stack about it. */
 export interface CliWorld extends AsyncDisposable {
@@ -27,24 +24,7 @@ export interface CliWorld extends AsyncDisposable {
 /** Starts it; resolves once the relay was heard. */
 export async function startCliWorld(mode: Mode): Promise<CliWorld> {
   await using opened = new AsyncDisposableStack();
-  const clock = new StackClock();
-  const logger = createLogger({
-    level: 'error',
-    clock,
-    write: (line) => void process.stderr.write(`${line}\n`),
-  });
-  const stack = opened.use(
-    await startLocalStack({
-      port: 0,
-      dataDir: null,
-      inlineBytes: undefined,
-      isSweeping: false,
-      logger,
-      clock,
-    }),
-  );
-  const apiServer = opened.use(await startApiServer({ clock }));
-  const controllers = opened.use(startControllers({ objects: apiServer.objects, maxEndpointsPerSlice: 3 }));
+  const { apiServer, stack, clock, logger, quiet } = opened.use(await startSmallCluster());
   opened.use(
     startRelay({
       cluster: CLUSTER,
@@ -57,24 +37,16 @@ export async function startCliWorld(mode: Mode): Promise<CliWorld> {
       readAccess: async () => ({ server: apiServer.url, tls: {}, proxy: null, headers: {} }),
       ingestUrl: new URL(stack.url),
       authorize: noAuthorization,
-      timers: {
-        now: () => clock.now(),
-        monotonic: () => performance.now() * SPEED,
-        sleep: (ms, signal) => systemTimers.sleep(ms / SPEED, signal),
-      },
+      timers: fastTimers(SPEED, clock),
       random: Math.random,
       log: logger,
     }),
   );
-  while (!(await fetch(`${stack.url}/v1/clusters/${CLUSTER}/namespaces/_all/services`)).ok)
-    await systemTimers.sleep(LOOK_MS);
+  await eventually(async () => {
+    assert((await fetch(`${stack.url}/v1/clusters/${CLUSTER}/namespaces/_all/services`)).ok);
+  });
   const running = opened.move();
-  return {
-    apiServer,
-    stack,
-    quiet: () => controllers.idle(),
-    [Symbol.asyncDispose]: () => running.disposeAsync(),
-  };
+  return { apiServer, stack, quiet, [Symbol.asyncDispose]: () => running.disposeAsync() };
 }
 
 let pods = 0;

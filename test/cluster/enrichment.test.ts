@@ -2,8 +2,10 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import type { Relay } from '../../relay/relay.ts';
 import { portSet } from '../../wire/api.ts';
+import { eventually } from '../eventually.ts';
+import { fastTimers } from '../fast-timers.ts';
 import { createDeployment, createService, createStatefulSet, rollOut } from './workloads.ts';
-import { eventually, fastTimers, World } from './world.ts';
+import { World } from './world.ts';
 
 /** A resource that is not installed is asked for so much more often than by default. */
 const SPEED = 20;

@@ -3,10 +3,12 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import type { Relay } from '../../relay/relay.ts';
+import { eventually } from '../eventually.ts';
+import { fastTimers } from '../fast-timers.ts';
 import { RelayProcess } from '../system/relay-process.ts';
 import { Gate } from './gate.ts';
 import { createDeployment, createService, rollOut, scale } from './workloads.ts';
-import { eventually, fastTimers, RELAY_NAMESPACE, World } from './world.ts';
+import { RELAY_NAMESPACE, World } from './world.ts';
 
 /** Back-offs and polls pass so much faster than by default. */
 const SPEED = 10;

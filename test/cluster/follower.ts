@@ -5,9 +5,9 @@ import { type ListCause, type Observation, Reflector } from '../../relay/reflect
 import { watchedResources } from '../../relay/resources.ts';
 import { systemTimers } from '../../relay/timers.ts';
 import { createLogger } from '../../wire/log.ts';
+import { fastTimers } from '../fast-timers.ts';
 import type { ControlPlane } from './control-plane.ts';
 import type { KubeClient } from './kube-client.ts';
-import { fastTimers } from './world.ts';
 
 /** Back-offs and polls pass so much faster than by default. */
 const SPEED = 10;

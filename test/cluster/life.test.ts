@@ -2,10 +2,11 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { setTimeout as wait } from 'node:timers/promises';
 import type { Relay } from '../../relay/relay.ts';
+import { fastTimers } from '../fast-timers.ts';
 import { randomFrom } from '../functions/store/seeded-random.ts';
 import { Gate } from './gate.ts';
 import { createDeployment, createService, HTTP, rollOut, type ServiceSpec, scale } from './workloads.ts';
-import { fastTimers, World } from './world.ts';
+import { World } from './world.ts';
 
 /** Other lives: another SEED, more ROUNDS. It tells what is done; how it meets the controllers is new each time. */
 const SEED = Number(process.env.SEED ?? 1);

@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { endingOf, readChanges } from '../../relay/watch-protocol.ts';
+import { eventually } from '../eventually.ts';
 import { ControlPlane } from './control-plane.ts';
 import { Follower, type FollowerSettings, LooseSlices, RelayConnection, SLICES_PATH } from './follower.ts';
 import { Gate } from './gate.ts';
-import { allowRelay, eventually } from './world.ts';
+import { allowRelay } from './world.ts';
 
 let plane: ControlPlane;
 let spaces = 0;

@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import type { Relay } from '../../relay/relay.ts';
+import { eventually } from '../eventually.ts';
 import { createDeployment, createService, createStatefulSet, HTTP, rollOut, scale } from './workloads.ts';
-import { eventually, World } from './world.ts';
+import { World } from './world.ts';
 
 let world: World;
 let relays: Relay[];

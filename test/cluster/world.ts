@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as wait } from 'node:timers/promises';
 import * as yaml from 'yaml';
 import { compareText } from '../../core/address.ts';
 import { type LocalStack, startLocalStack } from '../../infra/local/stack.ts';
@@ -14,6 +13,7 @@ import { systemTimers, type Timers } from '../../relay/timers.ts';
 import type { Mode } from '../../wire/envelope.ts';
 import { createLogger } from '../../wire/log.ts';
 import { naiveSets } from '../core/naive-model.ts';
+import { eventually } from '../eventually.ts';
 import type { Replica } from '../replica.ts';
 import { assertReplayed, readSets, toNaiveSets } from '../system/served-sets.ts';
 import { type LoggedEntry, Subscriber } from '../system/subscriber.ts';
@@ -21,32 +21,9 @@ import { ControlPlane } from './control-plane.ts';
 import type { KubeClient, KubeObject } from './kube-client.ts';
 import { Player } from './player.ts';
 
-const LOOK_MS = 100;
-const MAX_LOOKS = 900;
 /** Where the relay's own objects are: its Lease, and what allows it. */
 export const RELAY_NAMESPACE = 'default';
 const ROLE_FILES = new URL('../../infra/chart/', import.meta.url);
-
-/** Looks until a check passes; its last failure is thrown. */
-export async function eventually(check: () => Promise<void> | void): Promise<void> {
-  for (let look = 1; ; look++) {
-    try {
-      return await check();
-    } catch (error) {
-      if (look >= MAX_LOOKS) throw error;
-      await wait(LOOK_MS);
-    }
-  }
-}
-
-/** Waits pass so much faster than the relay believes. */
-export function fastTimers(speed: number): Timers {
-  return {
-    now: () => systemTimers.now(),
-    monotonic: () => performance.now() * speed,
-    sleep: (ms, signal) => systemTimers.sleep(ms / speed, signal),
-  };
-}
 
 export interface RelaySettings {
   readonly mode: Mode;

@@ -1,25 +1,19 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { addressKey, compareText } from '../../core/address.ts';
-import type { StackClock } from '../../infra/local/stack-clock.ts';
 import { noAuthorization } from '../../relay/authorization.ts';
 import { startRelay } from '../../relay/relay.ts';
-import { systemTimers, type Timers } from '../../relay/timers.ts';
 import { deltaDetail } from '../../wire/delta.ts';
 import type { Mode } from '../../wire/envelope.ts';
 import { createLogger, type Logger } from '../../wire/log.ts';
+import { eventually } from '../eventually.ts';
+import { fastTimers } from '../fast-timers.ts';
 import { CLUSTER, createPod, deletePod, populate, startSmallCluster } from './small-cluster.ts';
 import { StackCluster } from './stack-cluster.ts';
-import { answersAreTrue, eventually, replayIsTrue } from './truth.ts';
+import { answersAreTrue, replayIsTrue } from './truth.ts';
 
 /** Waits pass this much faster than the relay believes. */
 const SPEED = 50;
-
-const fastTimers = (clock: StackClock): Timers => ({
-  now: () => clock.now(),
-  monotonic: () => performance.now() * SPEED,
-  sleep: (ms, signal) => systemTimers.sleep(ms / SPEED, signal),
-});
 
 /** A small cluster, and relays that come and go. */
 async function startWorld() {
@@ -40,7 +34,7 @@ async function startWorld() {
         readAccess: async () => ({ server: apiServer.url, tls: {}, proxy: null, headers: {} }),
         ingestUrl: new URL(stack.url),
         authorize: noAuthorization,
-        timers: fastTimers(clock),
+        timers: fastTimers(SPEED, clock),
         random: Math.random,
         log,
       }),

@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict';
-import { setTimeout } from 'node:timers/promises';
 import { addressKey, compareText } from '../../core/address.ts';
 import type {
   Endpoints as RawEndpoints,
@@ -9,25 +8,10 @@ import type {
 import type { ApiServer } from '../../infra/local/cluster/api-server.ts';
 import type { Mode } from '../../wire/envelope.ts';
 import { naiveSets } from '../core/naive-model.ts';
+import { eventually } from '../eventually.ts';
 import { Replica } from '../replica.ts';
 import { CLUSTER, type SmallCluster } from './small-cluster.ts';
 import { StackCluster } from './stack-cluster.ts';
-
-/** One look at what should come true; so many looks in all. */
-const LOOK_MS = 20;
-const MAX_LOOKS = 1_000;
-
-/** Looks until a check passes; its last failure is thrown. */
-export async function eventually(check: () => Promise<void> | void): Promise<void> {
-  for (let look = 1; ; look++) {
-    try {
-      return await check();
-    } catch (error) {
-      if (look >= MAX_LOOKS) throw error;
-      await setTimeout(LOOK_MS);
-    }
-  }
-}
 
 /** What the objects of the API server say, by `namespace/service:port`. */
 function truth({ objects }: ApiServer, mode: Mode) {
@@ -51,17 +35,20 @@ export async function answersAreTrue({ apiServer, stack }: SmallCluster, mode: M
   }
 }
 
-/** Replays the whole bus; each port's copy is what the API answers. */
+/** Replays the whole bus, until each port's copy is what the API answers: what is stored is published a moment later. */
 export async function replayIsTrue({ stack, apiServer }: SmallCluster, mode: Mode): Promise<Replica> {
-  const replica = new Replica();
-  for (const delta of await new StackCluster(stack, CLUSTER, mode).takeDeltas()) replica.apply(delta);
-  for (const [port, { ready }] of Object.entries(truth(apiServer, mode))) {
-    const copy = replica.port(`${CLUSTER}/${port}`);
-    assert.deepEqual(
-      [...copy.addresses.keys()].sort(compareText),
-      Object.keys(ready).sort(compareText),
-      port,
-    );
-  }
+  let replica = new Replica();
+  await eventually(async () => {
+    replica = new Replica();
+    for (const delta of await new StackCluster(stack, CLUSTER, mode).takeDeltas()) replica.apply(delta);
+    for (const [port, { ready }] of Object.entries(truth(apiServer, mode))) {
+      const copy = replica.port(`${CLUSTER}/${port}`);
+      assert.deepEqual(
+        [...copy.addresses.keys()].sort(compareText),
+        Object.keys(ready).sort(compareText),
+        port,
+      );
+    }
+  });
   return replica;
 }

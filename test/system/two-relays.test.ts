@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
+import { eventually } from '../eventually.ts';
 import { LEASE, RelayProcess } from './relay-process.ts';
 import {
   CLUSTER,
@@ -10,7 +11,7 @@ import {
   type SmallCluster,
   startSmallCluster,
 } from './small-cluster.ts';
-import { answersAreTrue, eventually, replayIsTrue } from './truth.ts';
+import { answersAreTrue, replayIsTrue } from './truth.ts';
 
 /** A populated cluster with two relays: one leads and has told everything, the other stands by. */
 async function startPair() {

@@ -28,16 +28,18 @@ const INVENTORY = 'an inventory is on its way while a slice is created';
 const DELETION = 'a slice is created and deleted, while its creation may still run';
 const BACKUP = 'a cluster comes back from a backup';
 
+const REBUILT = 'a cluster is deleted while requests of its relay run, and is rebuilt under its name';
+
 export const MUTATIONS: Readonly<Record<string, Mutation>> = {
-  'who takes the name of a deleted cluster reconciles while a sweep of it may still run': {
-    scenario: 'a sweep of a deleted cluster is late',
+  'the name of a deleted cluster is free before requests to it have landed': {
+    scenario: REBUILT,
     bounds: { preemptions: 2, faults: 0 },
     options: {
       outer: (store) =>
         override(store, {
           putCluster: (record, expected) => {
-            const isTaken = expected?.deletion === 'over' && record.deletion === null;
-            return store.putCluster(isTaken ? { ...record, hadFormerEpoch: false } : record, expected);
+            const isEarly = record.deletion === 'settling';
+            return store.putCluster(isEarly ? { ...record, deletion: 'over' } : record, expected);
           },
         }),
     },

@@ -532,7 +532,7 @@ export const SCENARIOS: Readonly<Record<string, Scenario>> = {
       });
     },
     truth: [service(5, { uid: 'web-2' }), slice('t', 6, [4])],
-    quick: [bounds(1, 0), bounds(0, 1)],
+    quick: [bounds(2, 0), bounds(0, 1)],
     deep: [bounds(1, 1), bounds(0, 2)],
   },
   'a sweep of a deleted cluster is late': {
@@ -551,7 +551,7 @@ export const SCENARIOS: Readonly<Record<string, Scenario>> = {
       });
     },
     truth: [service(5, { uid: 'web-2' }), slice('t', 8, [5])],
-    quick: [bounds(1, 0), bounds(0, 1)],
+    quick: [bounds(2, 0), bounds(0, 1)],
     deep: [bounds(2, 0), bounds(1, 1)],
   },
   'a cluster comes back from a backup': {
