@@ -29,15 +29,15 @@ type SentEvent = HistoryEvent & { readonly former: readonly string[] };
 /** What happened from the first try of a batch to its 200, as far as it may deliver a delta once more. */
 interface Era {
   readonly failures: number;
-  /** Sweeps that ran at the same time: each may publish what is on its way. */
-  readonly sweeps: number;
+  /** Sweeps that were over before: each later one may publish what is on its way. */
+  readonly sweepsEnded: number;
   /** Calls of the bus that may have got no answer in time on a machine that was busy, and were made again inside. */
   readonly lateCalls: number;
 }
 
 /** A call of the bus that takes longer is made again, in milliseconds. */
 const CALL_TIMEOUT_MS = 2000;
-const NOTHING: Era = { failures: 0, sweeps: 0, lateCalls: 0 };
+const NOTHING: Era = { failures: 0, sweepsEnded: 0, lateCalls: 0 };
 
 export interface RelayOptions {
   readonly stack: StackProcess;
@@ -61,6 +61,8 @@ export class ResendingRelay {
   readonly #eras = new Map<string, Era>();
   /** The bus's position up to which it was read; null before the first time. */
   #read: number | null = null;
+  /** Sweeps that were over when the bus was last read. */
+  #sweepsEnded = 0;
   failures = 0;
 
   constructor({ stack, cluster, mode, random }: RelayOptions) {
@@ -129,17 +131,20 @@ export class ResendingRelay {
 
   /** From here on; what it is in the end depends on the failures. */
   beginEra(): (failures: number) => Era {
-    const { ended } = this.#stack.sweeps;
+    const { ended: sweepsEnded } = this.#stack.sweeps;
     const start = performance.now();
     return (failures) => ({
       failures,
-      sweeps: this.#stack.sweeps.begun - ended,
+      sweepsEnded,
       lateCalls: Math.floor((performance.now() - start) / CALL_TIMEOUT_MS),
     });
   }
 
   /** Takes what is on the bus by now; what is new there belongs to an era. */
-  async readBus(era: Era): Promise<void> {
+  async readBus(told: Era): Promise<void> {
+    // Others' sweeps since the last read may have brought what is read now.
+    const era = { ...told, sweepsEnded: Math.min(told.sweepsEnded, this.#sweepsEnded) };
+    this.#sweepsEnded = this.#stack.sweeps.ended;
     // One read answers so many bytes at most.
     for (let isRead = false; !isRead; ) {
       const path = `/local/bus?after=${this.#read ?? 0}&limit=${this.#read === null ? 0 : MAX_READ}`;
@@ -178,7 +183,9 @@ export class ResendingRelay {
   countDuplicates(): number {
     let duplicates = 0;
     for (const [id, again] of this.subscriber.duplicates()) {
-      const { failures, sweeps, lateCalls } = this.#eras.get(id) ?? NOTHING;
+      const { failures, sweepsEnded, lateCalls } = this.#eras.get(id) ?? NOTHING;
+      // Also sweeps behind the era: an inventory that comes again finds nothing to change, and leaves it to them.
+      const sweeps = this.#stack.sweeps.begun - sweepsEnded;
       const reasons = failures + sweeps + lateCalls;
       assert(again <= reasons, `${id}: came ${again} times more, for ${reasons} reasons`);
       duplicates += again;
