@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
-import { after, before, describe, test } from 'node:test';
+import { after, afterEach, before, describe, test } from 'node:test';
 import { compareText } from '../../core/address.ts';
 import { endpoints, ips, Laptop, LaptopCluster, service, slice } from './laptop.ts';
+import { assertReplayed, readSets } from './served-sets.ts';
 
 let laptop: Laptop;
 before(async () => {
@@ -10,7 +11,23 @@ before(async () => {
 after(() => laptop[Symbol.asyncDispose]());
 
 let clusters = 0;
-const newCluster = (epoch = 1) => new LaptopCluster(laptop, `listed-${++clusters}`, { epoch });
+/** Those of the running test. */
+const open: LaptopCluster[] = [];
+function newCluster(): LaptopCluster {
+  const cluster = new LaptopCluster(laptop, `listed-${++clusters}`);
+  open.push(cluster);
+  return cluster;
+}
+
+afterEach(async () => {
+  for (const cluster of open.splice(0)) {
+    const replica = (await laptop.subscriber(cluster.name)).replay();
+    const listed = (await cluster.services()).map((id) => `${cluster.name}/${id}:80`);
+    const sets = await readSets((path) => laptop.call('GET', path), [...replica.groups(), ...listed]);
+    assertReplayed(replica, sets);
+    for (const group of sets.keys()) assert(replica.groups().includes(group), `${group}: was told`);
+  }
+});
 
 const keysOf = (all: readonly string[]) => all.map((ip) => `${ip}:8080`).sort(compareText);
 const NOTHING = { missing: [], deleted: 0, again: false };
@@ -32,8 +49,8 @@ const stored = (name: string) => ({ name, objects: [[`${name}-a`, 1]] as const }
 describe('a list of a cluster that did not change', () => {
   test('of 1,000 slices costs no write and no delta (P5)', async () => {
     const cluster = newCluster();
-    const names = Array.from({ length: 100 }, (_, index) => `s-${String(index).padStart(3, '0')}`);
-    const slicesOf = (name: string) => Array.from({ length: 10 }, (_, index) => `${name}-${index}`);
+    const names = Array.from({ length: 250 }, (_, index) => `s-${String(index).padStart(3, '0')}`);
+    const slicesOf = (name: string) => Array.from({ length: 4 }, (_, index) => `${name}-${index}`);
     const objects = names.flatMap((name, net) => [
       service({ name }),
       ...slicesOf(name).map((one, index) => slice(name, [`10.${net}.0.${index}`], { name: one })),
@@ -46,9 +63,9 @@ describe('a list of a cluster that did not change', () => {
       return { writeUnits, putEvents };
     };
     const before = await writes();
-    assert.deepEqual(await cluster.reconcile(listed.slice(0, 60), { last: false }), NOTHING);
-    const after = { namespace: 'default', name: 's-059' };
-    assert.deepEqual(await cluster.reconcile(listed.slice(60), { after, maxRemoved: 0.5 }), NOTHING);
+    assert.deepEqual(await cluster.reconcile(listed.slice(0, 150), { last: false }), NOTHING);
+    const after = { namespace: 'default', name: 's-149' };
+    assert.deepEqual(await cluster.reconcile(listed.slice(150), { after, maxRemoved: 0.5 }), NOTHING);
     assert.deepEqual(await writes(), before);
     assert.deepEqual(await cluster.takeDeltas(), []);
   });
@@ -83,6 +100,39 @@ describe('pages', () => {
     ]);
     // Another list begins from the start.
     assert.deepEqual(await cluster.reconcile([stored('b'), stored('c'), stored('d')]), NOTHING);
+  });
+
+  test('cost one head write for each service that lost something, whatever it lost', async () => {
+    const cluster = await withServices('a', 'b', 'c');
+    await cluster.apply(...[1, 2, 3].map((net) => slice('a', ips(1, net), { name: `a-${net}` })));
+    const cost = await laptop.costOf(async () =>
+      assert.equal((await cluster.reconcile([{ name: 'b' }, stored('c')])).deleted, 6),
+    );
+    const { UpdateItem: heads, PutItem: puts, PutEvents: deltas } = cost;
+    // Put are the receipt of each delta, and the cluster's record.
+    assert.deepEqual({ heads, puts, deltas }, { heads: 2, puts: 3, deltas: 2 });
+  });
+
+  test('sent twice at once remove once', async () => {
+    const cluster = await withServices('a', 'b', 'c', 'd');
+    const answers = await Promise.all([cluster.reconcile([stored('b')]), cluster.reconcile([stored('b')])]);
+    assert.equal(
+      answers.reduce((sum, { deleted }) => sum + deleted, 0),
+      6,
+    );
+    const deltas = await cluster.takeDeltas();
+    assert.deepEqual(deltas.map(({ detail }) => detail.service).sort(compareText), ['a', 'c', 'd']);
+  });
+
+  test('remove nothing of a kind whose list has no version, nor for one of a kind that is not watched', async () => {
+    const cluster = await withServices('a');
+    const lists = (resourceVersions: object) => cluster.reconcile([], { resourceVersions });
+    assert.deepEqual(await lists({}), NOTHING);
+    assert.deepEqual(await lists({ Pod: '1000', Endpoints: '1000' }), NOTHING);
+    assert.equal((await lists({ EndpointSlice: '1000' })).deleted, 1);
+    assert.deepEqual(await cluster.keys('a'), []);
+    assert.equal((await lists({ Service: '1000' })).deleted, 1);
+    assert.equal(await cluster.keys('a'), null);
   });
 
   test('the first, empty, of a list that goes on, speaks for nothing', async () => {
@@ -311,6 +361,69 @@ describe('while no relay watched', () => {
     assert.deepEqual(await cluster.keys('web'), ['10.0.0.0:8080']);
   });
 
+  test('a Service was made anew and its slice stayed: the old one is held until the new one comes', async () => {
+    const cluster = await withServices('web');
+    const listed = [{ name: 'web', uid: 'again', version: 40, objects: [['web-a', 1]] as const }];
+    assert.deepEqual(await cluster.reconcile(listed), {
+      missing: [serviceOf('web')],
+      deleted: 0,
+      again: true,
+    });
+    await cluster.apply({ type: 'ADDED', confirm: true, object: service({ uid: 'again', version: 40 }) });
+    assert.deepEqual(await cluster.reconcile(listed), NOTHING);
+    assert.deepEqual(await cluster.takeDeltas(), []);
+  });
+
+  test('a Service went and its slice stayed: that is kept, and counts when the Service comes back (S34, S35)', async () => {
+    const cluster = await withServices('web');
+    const orphan = { name: 'web', uid: null, objects: [['web-a', 1]] as const };
+    assert.deepEqual(await cluster.reconcile([orphan]), { missing: [], deleted: 1, again: false });
+    assert.equal(await cluster.keys('web'), null);
+    assert.deepEqual(await cluster.reconcile([orphan]), NOTHING);
+    assert.deepEqual(
+      await cluster.apply(service(), service({ uid: 'again', version: 60 })),
+      ['stale', 'applied'],
+      'the old one is remembered as deleted',
+    );
+    assert.deepEqual(await cluster.keys('web'), ['10.0.0.0:8080']);
+    const deltas = await cluster.takeDeltas();
+    assert.deepEqual(
+      deltas.map(({ type, detail }) => [type, detail.exists, detail.added.length]),
+      [
+        ['NoEndpoints', false, 0],
+        ['EndpointsChanged', true, 1],
+      ],
+    );
+  });
+
+  test('Endpoints that changed are asked for, and those that went go', async () => {
+    const cluster = newCluster();
+    cluster.mode = 'endpoints';
+    for (const [net, name] of ['gone', 'same', 'web'].entries())
+      await cluster.apply(service({ name }), endpoints(name, ips(2, net), { version: 5 }));
+    await cluster.takeDeltas();
+    const listed = [
+      { name: 'same', objects: [['same', 5, 'endpoints-same']] as const },
+      { name: 'web', objects: [['web', 9, 'endpoints-web']] as const },
+    ];
+    const kind = 'Endpoints';
+    assert.deepEqual(await cluster.reconcile(listed), {
+      missing: [{ kind, namespace: 'default', name: 'web' }],
+      deleted: 2,
+      again: false,
+    });
+    await cluster.apply({ type: 'ADDED', resync: true, object: endpoints('web', ips(1, 2), { version: 9 }) });
+    assert.deepEqual(await cluster.reconcile(listed), NOTHING);
+    const deltas = await cluster.takeDeltas();
+    assert.deepEqual(
+      deltas.map(({ detail }) => [detail.service, detail.size, detail.cause.kind, detail.cause.type]),
+      [
+        ['gone', 0, 'Service', 'RESYNC'],
+        ['web', 1, 'Endpoints', 'RESYNC'],
+      ],
+    );
+  });
+
   test('objects without their Service are kept, and found', async () => {
     const cluster = newCluster();
     const listed = [{ name: 'web', uid: null, objects: [['web-a', 5]] as const }];
@@ -417,6 +530,46 @@ describe('modes (S12)', () => {
     assert.deepEqual(await cluster.keys('web'), keysOf(ips(2)));
   });
 
+  test('old objects are held until the last of the new is stored at its version, service by service', async () => {
+    const cluster = newCluster();
+    cluster.mode = 'endpoints';
+    await cluster.apply(service(), endpoints('web', ips(4)));
+    await cluster.apply(service({ name: 'zoo' }), endpoints('zoo', ips(1, 9)));
+    cluster.mode = 'slices';
+    await cluster.apply(slice('zoo', ips(1, 9)));
+    await cluster.takeDeltas();
+    const listed = [
+      {
+        name: 'web',
+        objects: [
+          ['web-a', 1],
+          ['web-b', 7],
+        ] as const,
+      },
+      stored('zoo'),
+    ];
+    const all = ips(4);
+    const half = (at: number, name: string, version: number) =>
+      cluster.apply({
+        type: 'ADDED',
+        confirm: true,
+        object: slice('web', all.slice(at, at + 2), { name, version }),
+      });
+    const rounds = [
+      { missing: [sliceOf('web-a'), sliceOf('web-b')], deleted: 1, again: true },
+      { missing: [sliceOf('web-b')], deleted: 0, again: true },
+      { missing: [sliceOf('web-b')], deleted: 0, again: true },
+      { missing: [], deleted: 1, again: false },
+    ];
+    const comes = [() => half(0, 'web-a', 1), () => half(2, 'web-b', 6), () => half(2, 'web-b', 7)];
+    for (const [round, answer] of rounds.entries()) {
+      assert.deepEqual(await cluster.reconcile(listed), answer, `round ${round}`);
+      await comes[round]?.();
+    }
+    assert.deepEqual(await cluster.takeDeltas(), []);
+    assert.deepEqual(await cluster.reconcile(listed), NOTHING);
+  });
+
   test('what the old kind held and the new does not goes in one net delta, cause RESYNC', async () => {
     const cluster = newCluster();
     await cluster.apply(service(), slice('web', ips(3)));
@@ -490,6 +643,42 @@ describe('storage that was restored from a backup', () => {
     assert.deepEqual(await cluster.apply(slice('web', ips(1), { version: 660 })), ['applied']);
   });
 
+  test('what was made anew since the backup is its former self again, and never without addresses', async () => {
+    const cluster = newCluster();
+    await cluster.apply(
+      service({ uid: 'old', version: 10 }),
+      slice('web', ips(1), { uid: 'old-a', version: 11 }),
+    );
+    await cluster.apply(
+      { type: 'DELETED', object: slice('web', ips(1), { uid: 'old-a', version: 20 }) },
+      { type: 'DELETED', object: service({ uid: 'old', version: 21 }) },
+    );
+    await cluster.apply(
+      service({ uid: 'new', version: 22 }),
+      slice('web', ips(1, 1), { uid: 'new-a', version: 23 }),
+    );
+    await cluster.takeDeltas();
+
+    const backup = { restored: true, resourceVersions: { Service: '12', EndpointSlice: '12' } };
+    const listed = [{ name: 'web', uid: 'old', version: 10, objects: [['web-a', 11, 'old-a']] as const }];
+    const missing = [serviceOf('web'), sliceOf('web-a')];
+    assert.deepEqual(await cluster.reconcile(listed, backup), { missing, deleted: 0, again: true });
+    const unknown = (object: object) => ({ type: 'ADDED', stateUnknown: true, resync: true, object });
+    assert.deepEqual(
+      await cluster.apply(
+        unknown(service({ uid: 'old', version: 10 })),
+        unknown(slice('web', ips(1), { uid: 'old-a', version: 11 })),
+      ),
+      ['applied', 'applied'],
+    );
+    // Versions collide after a restore: all is asked for again, and what the backup lacks is gone.
+    assert.deepEqual((await cluster.reconcile(listed, backup)).missing, missing);
+    assert.deepEqual(await cluster.reconcile(listed, { ...backup, restored: false }), NOTHING);
+    assert.deepEqual(await cluster.keys('web'), ['10.0.0.0:8080']);
+    const sizes = (await cluster.takeDeltas()).map(({ detail }) => detail.size);
+    assert(!sizes.includes(0), `${sizes}`);
+  });
+
   test('the versions of a list count at once, before the next heartbeat, where the page found anything', async () => {
     const cluster = newCluster();
     await cluster.reconcile([{ name: 'web' }], {
@@ -534,12 +723,14 @@ describe('the guard', () => {
     test(`${name}: ${isGuarded ? 'the page changes nothing, and says whose they are' : 'go'}`, async () => {
       const cluster = await large(count);
       const page = [{ name: 'web', objects: listed }];
+      const { writeUnits } = await laptop.usage();
       const { status, body } = await cluster.page(page, { maxRemoved });
       if (!isGuarded) {
         assert.equal(status, 200);
         assert.equal(await cluster.keys('zoo'), null);
         return;
       }
+      assert.equal((await laptop.usage()).writeUnits, writeUnits);
       assert.equal(status, 409);
       assert.deepEqual(
         [body.error, (body as unknown as { services: string[] }).services],
