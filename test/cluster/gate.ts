@@ -25,6 +25,11 @@ export class Gate implements AsyncDisposable {
 
   shut(): void {
     this.#isOpen = false;
+    this.breakAll();
+  }
+
+  /** Breaks what is connected; new connections are let through as before. */
+  breakAll(): void {
     for (const socket of this.#sockets) socket.destroy();
   }
 
