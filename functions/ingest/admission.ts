@@ -1,6 +1,6 @@
 import type { Clock } from '../../core/time.ts';
 import type { Mode } from '../../wire/envelope.ts';
-import { MAX_CLUSTER_ATTEMPTS } from '../services/cluster.ts';
+import { blankCluster, MAX_CLUSTER_ATTEMPTS } from '../services/cluster.ts';
 import { fenceFromNow, GHOST_MS } from '../services/fence.ts';
 import { type ClusterRecord, type Fence, type Store, StoreUnavailableError } from '../store/store.ts';
 
@@ -63,23 +63,9 @@ export function ghostsFor(cluster: ClusterRecord, clock: Clock): number {
 }
 
 function newCluster({ cluster, clusterUid, epoch, mode }: Sender, clock: Clock): ClusterRecord {
-  return {
-    name: cluster,
-    uid: clusterUid,
-    epoch,
-    epochRaisedAt: clock.now(),
-    hadFormerEpoch: false,
-    mode,
-    namespaces: null,
-    versions: {},
-    lastHeartbeat: null,
-    lastSynced: null,
-    lostSince: null,
-    histograms: {},
-    lastEventAges: {},
-    resyncs: 0,
-    deletion: null,
-  };
+  const epochRaisedAt = clock.now();
+  const isNew = { hadFormerEpoch: false, deletion: null };
+  return blankCluster({ name: cluster, uid: clusterUid, epoch, epochRaisedAt, mode, ...isNew });
 }
 
 function raise(known: ClusterRecord, sender: Sender, clock: Clock): ClusterRecord {

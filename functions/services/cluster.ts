@@ -22,6 +22,26 @@ export async function updateCluster(
   throw new StoreUnavailableError(`too many writers of cluster ${name}`);
 }
 
+/** A cluster of which nothing was told yet, or all was forgotten. */
+export function blankCluster(
+  known: Pick<
+    ClusterRecord,
+    'name' | 'uid' | 'epoch' | 'epochRaisedAt' | 'hadFormerEpoch' | 'mode' | 'deletion'
+  >,
+): ClusterRecord {
+  return {
+    ...known,
+    namespaces: null,
+    versions: {},
+    lastHeartbeat: null,
+    lastSynced: null,
+    lostSince: null,
+    histograms: {},
+    lastEventAges: {},
+    resyncs: 0,
+  };
+}
+
 /** Was all that is stored of it taken away? Then nobody is told of it any more. */
 export function isGone({ deletion }: Pick<ClusterRecord, 'deletion'>): boolean {
   return deletion === 'settling' || deletion === 'over';

@@ -16,7 +16,7 @@ import {
 } from '@aws-sdk/client-dynamodb';
 import type { PortId } from '../../core/service-port.ts';
 import type { Clock, EpochMs } from '../../core/time.ts';
-import { packCluster, unpackCluster } from './cluster-item.ts';
+import { packCluster } from './cluster-item.ts';
 import {
   fromHeadItem,
   fromListItem,
@@ -25,7 +25,6 @@ import {
   listRange,
   packEntry,
   toHeadItem,
-  unpackEntry,
 } from './head-item.ts';
 import { createRetry, pauseMs, type Retry, type Try } from './retry.ts';
 import {
@@ -47,6 +46,44 @@ import {
   type Subscription,
   type SweepMemory,
 } from './store.ts';
+import {
+  BODY,
+  BYTES,
+  bodySk,
+  bytesOf,
+  CHUNK,
+  CLUSTER,
+  CLUSTERS_PK,
+  chunkOf,
+  DEAD_LETTERS_PK,
+  deadLetterKey,
+  ENTRY,
+  HEAD_SK,
+  HOLDER,
+  INDEX,
+  IS_DEAD,
+  keyOf,
+  LEASE_KEY,
+  MADE_AT,
+  MEMORY,
+  MS_PER_SECOND,
+  madeAt,
+  PK,
+  PORT,
+  pkOf,
+  receiptSk,
+  SK,
+  SUBSCRIPTIONS_PK,
+  skOf,
+  subscriptionKey,
+  TTL,
+  toChunks,
+  toCluster,
+  toDeadLetter,
+  toReceipt,
+  toSubscription,
+  UNTIL,
+} from './table-items.ts';
 
 export interface DynamoStoreOptions {
   /** From `createDynamoClient`: one that retries by itself would not see the fence, though a try ends in time. */
@@ -57,52 +94,10 @@ export interface DynamoStoreOptions {
   readonly pause?: (ms: number) => Promise<void>;
 }
 
-/**
- * The store in one DynamoDB table, without transactions or streams (P7):
- *
- * | pk                         | sk                     | holds                                      |
- * |----------------------------|------------------------|--------------------------------------------|
- * | CLUSTER/NAMESPACE/SERVICE  | HEAD                   | see head-item.ts                           |
- * | same                       | CHUNK#UID#RANDOM       | `b` packed part, `at` its making           |
- * | same                       | BODY#NAME#PART         | `b` piece of a packed delta, `at`          |
- * | same                       | DELTA#PORT#SEQUENCE    | `e` receipt: entry, `dead`                 |
- * | CLUSTERS                   | CLUSTER                | `r` see cluster-item.ts                    |
- * | LEASES                     | sweep                  | `h` holder, `u` until, `m` memory          |
- * | DEADLETTERS                | CLUSTER/NAMESPACE/SERVICE:PORT#SEQUENCE | nothing: the receipt says it all |
- * | SUBSCRIPTIONS              | CLUSTER/NAMESPACE/SERVICE#ID | `port`, `u` until    |
- *
- * Subscriptions of all services are one partition, so that a scrape and the sweep read them, and nothing else, by one
- * query; renewed every minute, 60,000 fit into what one partition takes.
- *
- * `ttl` is in seconds; DynamoDB may delete days late, so what has expired is filtered here.
- */
+/** The store in one DynamoDB table, without transactions or streams (P7); which items are there: see `table-items.ts`. */
 export function createDynamoStore(options: DynamoStoreOptions): Store {
   return new DynamoStore(options);
 }
-
-const PK = 'pk';
-const SK = 'sk';
-const TTL = 'ttl';
-const BYTES = 'b';
-/** When the item was made, in milliseconds. */
-const MADE_AT = 'at';
-const ENTRY = 'e';
-const IS_DEAD = 'dead';
-const CLUSTER = 'r';
-const HOLDER = 'h';
-const UNTIL = 'u';
-const MEMORY = 'm';
-const PORT = 'port';
-
-/** The index of listed services. */
-const INDEX = 'services';
-const HEAD_SK = 'HEAD';
-const CHUNK = 'CHUNK#';
-const BODY = 'BODY#';
-const CLUSTERS_PK = 'CLUSTERS';
-const DEAD_LETTERS_PK = 'DEADLETTERS';
-const SUBSCRIPTIONS_PK = 'SUBSCRIPTIONS';
-const LEASE_KEY = { [PK]: { S: 'LEASES' }, [SK]: { S: 'sweep' } };
 
 /** Source: BatchGetItem. */
 const MAX_BATCH_KEYS = 100;
@@ -110,10 +105,7 @@ const MAX_BATCH_KEYS = 100;
 const MAX_IDLE_BATCHES = 5;
 /** Deletions at a time. */
 const MAX_PARALLEL = 16;
-/** Digits of the largest safe integer, so that sequences sort as text. */
-const SEQUENCE_DIGITS = 16;
 const BY_BYTES = 8;
-const MS_PER_SECOND = 1000;
 
 type Condition = Pick<
   PutItemCommandInput,
@@ -561,90 +553,6 @@ class DynamoStore implements Store {
     const ttl = item[TTL]?.N;
     return ttl !== undefined && Number(ttl) * MS_PER_SECOND <= this.clock.now();
   }
-}
-
-/** `CLUSTER/NAMESPACE/SERVICE`. */
-function pkOf({ cluster, namespace, name }: ServiceKey): string {
-  return `${cluster}/${namespace}/${name}`;
-}
-
-function keyOf(key: ServiceKey, sk: string): Item {
-  return { [PK]: { S: pkOf(key) }, [SK]: { S: sk } };
-}
-
-function bodySk(name: string, part: number): string {
-  return `${BODY}${name}#${part}`;
-}
-
-function receiptSk(port: PortId, sequence: number): string {
-  return `DELTA#${port}#${sortable(sequence)}`;
-}
-
-function sortable(sequence: number): string {
-  return `${sequence}`.padStart(SEQUENCE_DIGITS, '0');
-}
-
-function deadLetterKey({ key, port, sequence }: DeadLetter): Item {
-  return { [PK]: { S: DEAD_LETTERS_PK }, [SK]: { S: `${pkOf(key)}:${port}#${sortable(sequence)}` } };
-}
-
-function subscriptionKey(key: ServiceKey, id: string): Item {
-  return { [PK]: { S: SUBSCRIPTIONS_PK }, [SK]: { S: `${pkOf(key)}#${id}` } };
-}
-
-/** Names do not hold `#`. */
-function toSubscription(item: Item): Subscription {
-  const sk = skOf(item);
-  const service = sk.slice(0, sk.indexOf('#'));
-  const [cluster = '', namespace = '', name = ''] = service.split('/');
-  return {
-    key: { cluster, namespace, name },
-    id: sk.slice(service.length + 1),
-    port: (item[PORT]?.S ?? '') as PortId,
-    until: Number(item[UNTIL]?.N) as EpochMs,
-  };
-}
-
-/** Names hold neither `/` nor `:`. */
-function toDeadLetter(sk: string): DeadLetter {
-  const service = sk.slice(0, sk.indexOf(':'));
-  const [cluster = '', namespace = '', name = ''] = service.split('/');
-  const [port = '', sequence] = sk.slice(service.length + 1).split('#');
-  return { key: { cluster, namespace, name }, port: port as PortId, sequence: Number(sequence) };
-}
-
-function skOf(item: Item): string {
-  return item[SK]?.S ?? '';
-}
-
-function chunkOf(item: Item): ChunkName {
-  return skOf(item).slice(CHUNK.length) as ChunkName;
-}
-
-/** A copy: what the SDK hands out is a view of a larger buffer, which it would keep alive. */
-function bytesOf(item: Item | undefined): Uint8Array {
-  return new Uint8Array(item?.[BYTES]?.B ?? []);
-}
-
-function madeAt(item: Item): EpochMs {
-  return Number(item[MADE_AT]?.N) as EpochMs;
-}
-
-function toChunks(items: readonly Item[]): Map<ChunkName, Uint8Array> {
-  return new Map(items.map((item) => [chunkOf(item), bytesOf(item)]));
-}
-
-function toReceipt(item: Item): Receipt {
-  const { [ENTRY]: entry, [TTL]: ttl, [IS_DEAD]: dead } = item;
-  return {
-    entry: unpackEntry(entry ?? { L: [] }),
-    expiresAt: (Number(ttl?.N) * MS_PER_SECOND) as EpochMs,
-    isDead: dead?.BOOL ?? false,
-  };
-}
-
-function toCluster(item: Item): ClusterRecord {
-  return unpackCluster(skOf(item), item[CLUSTER]?.S ?? '');
 }
 
 /** Names attributes to read; each under an alias, since many words are reserved. */

@@ -2,7 +2,7 @@ import { kindOfMode } from '../../core/changes.ts';
 import type { ServiceState } from '../../core/service-state.ts';
 import type { EpochMs } from '../../core/time.ts';
 import { changeService, type ServiceChanger } from '../services/change-service.ts';
-import { updateCluster } from '../services/cluster.ts';
+import { blankCluster, updateCluster } from '../services/cluster.ts';
 import { fenceFromNow, GHOST_MS } from '../services/fence.ts';
 import { inParallel } from '../services/in-parallel.ts';
 import { removalChanges, removalsOf } from '../services/removals.ts';
@@ -77,21 +77,5 @@ function forget(
   { name, epoch, epochRaisedAt, mode }: ClusterRecord,
   deletion: ClusterDeletion,
 ): ClusterRecord {
-  return {
-    name,
-    uid: null,
-    epoch,
-    epochRaisedAt,
-    hadFormerEpoch: true,
-    mode,
-    namespaces: null,
-    versions: {},
-    lastHeartbeat: null,
-    lastSynced: null,
-    lostSince: null,
-    histograms: {},
-    lastEventAges: {},
-    resyncs: 0,
-    deletion,
-  };
+  return blankCluster({ name, uid: null, epoch, epochRaisedAt, hadFormerEpoch: true, mode, deletion });
 }

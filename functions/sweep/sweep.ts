@@ -105,15 +105,15 @@ async function sweep(
   const start = clock.now();
   const isDaily = lastVisit === null || start - lastVisit >= VISIT_EVERY_MS;
   const tally: Tally = {
-    ...{
-      published: 0,
-      windowsClosed: 0,
-      chunksDeleted: 0,
-      leasesDeleted: 0,
-      relaysLost: 0,
-      clustersDeleted: 0,
-    },
-    ...{ failures: 0, emptied: 0, occupied: 0 },
+    published: 0,
+    windowsClosed: 0,
+    chunksDeleted: 0,
+    leasesDeleted: 0,
+    relaysLost: 0,
+    clustersDeleted: 0,
+    failures: 0,
+    emptied: 0,
+    occupied: 0,
   };
   const attempt = async (name: string, task: () => Promise<void>) => {
     try {

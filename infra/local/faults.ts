@@ -2,7 +2,7 @@ import * as z from 'zod';
 import { type Invalid, invalid, parse } from '../../wire/parse.ts';
 
 /** Where a port can be made to fail: the writes of the pipeline, in its order. */
-const FAULT_POINTS = [
+export const FAULT_POINTS = [
   'store.putChunk',
   'store.putBody',
   'store.commit',

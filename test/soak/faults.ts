@@ -1,7 +1,7 @@
 import { setTimeout as wait } from 'node:timers/promises';
 import type { ApiServer } from '../../infra/local/cluster/api-server.ts';
 import type { Fault as ApiFault, Misbehaviour, Verb } from '../../infra/local/cluster/misbehaviour.ts';
-import type { Fault as PortFault } from '../../infra/local/faults.ts';
+import { FAULT_POINTS, type Fault as PortFault } from '../../infra/local/faults.ts';
 import type { Random } from './cluster-life.ts';
 import type { KeptProcess } from './kept-process.ts';
 
@@ -43,13 +43,6 @@ const VERBS: Readonly<Partial<Record<ApiFault['kind'], readonly Verb[]>>> = {
   garbageLine: ['watch'],
   closeSlowReader: ['watch'],
 };
-const POINTS = [
-  'store.putChunk',
-  'store.putBody',
-  'store.commit',
-  'store.putReceipt',
-  'bus.publish',
-] as const;
 
 /** Longer than a Lease is held, than a request waits, and than its fence (P8). */
 const MAX_FREEZE_MS = 20_000;
@@ -124,7 +117,7 @@ export class FaultSchedule {
 
   async #putPortFaults(): Promise<void> {
     const faults = Array.from({ length: 1 + this.#random(3) }, (): PortFault => {
-      const on = POINTS[this.#random(POINTS.length)] ?? 'bus.publish';
+      const on = FAULT_POINTS[this.#random(FAULT_POINTS.length)] ?? 'bus.publish';
       const kinds =
         on === 'bus.publish' ? (['error', 'throttle', 'partial'] as const) : (['error', 'throttle'] as const);
       const how = kinds[this.#random(kinds.length)] ?? 'error';
@@ -158,7 +151,7 @@ export class FaultSchedule {
         this.#count('stack: frozen');
         return stack.freeze(1_000 + this.#random(MAX_FREEZE_MS));
       default: {
-        const on = POINTS[this.#random(POINTS.length)] ?? 'bus.publish';
+        const on = FAULT_POINTS[this.#random(FAULT_POINTS.length)] ?? 'bus.publish';
         const when = this.#random(2) === 0 ? 'before' : 'after';
         this.#count(`stack: exit ${when} ${on}`);
         const fault: PortFault = { on, when, do: 'exit', skip: this.#random(3), times: 1 };

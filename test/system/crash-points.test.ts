@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, describe, test } from 'node:test';
 import fc from 'fast-check';
-import type { Fault } from '../../infra/local/faults.ts';
+import { FAULT_POINTS, type Fault } from '../../infra/local/faults.ts';
 import { history } from '../core/history.ts';
 import { randomFrom } from '../functions/store/seeded-random.ts';
 import { type Batch, fiftyThousand, manyPorts, movingSlices } from './crash-streams.ts';
@@ -25,15 +25,8 @@ const MAX_BATCH = 4;
 type Random = (bound: number) => number;
 type FaultKind = Pick<Fault, 'on' | 'when' | 'do'>;
 
-const WRITES = [
-  'store.putChunk',
-  'store.putBody',
-  'store.commit',
-  'store.putReceipt',
-  'bus.publish',
-] as const;
 const FAULTS: readonly FaultKind[] = [
-  ...WRITES.flatMap((on) =>
+  ...FAULT_POINTS.flatMap((on) =>
     (['before', 'after'] as const).flatMap((when) =>
       (['exit', 'error', 'throttle'] as const).map((kind) => ({ on, when, do: kind })),
     ),
