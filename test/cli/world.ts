@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import type { ApiServer } from '../../infra/local/cluster/api-server.ts';
 import type { LocalStack } from '../../infra/local/stack.ts';
-import { noAuthorization } from '../../relay/authorization.ts';
 import { startRelay } from '../../relay/relay.ts';
 import type { Mode } from '../../wire/envelope.ts';
 import { eventually } from '../eventually.ts';
 import { fastTimers } from '../fast-timers.ts';
+import { relayOptions } from '../relay/relay-options.ts';
 import { CLUSTER, startSmallCluster } from '../system/small-cluster.ts';
 
 /** Epoch of its relay. */
@@ -26,21 +26,17 @@ export async function startCliWorld(mode: Mode): Promise<CliWorld> {
   await using opened = new AsyncDisposableStack();
   const { apiServer, stack, clock, logger, quiet } = opened.use(await startSmallCluster());
   opened.use(
-    startRelay({
-      cluster: CLUSTER,
-      relay: 'test',
-      epoch: EPOCH,
-      mode,
-      namespaces: null,
-      settleMs: 25,
-      maxRemoved: 0.5,
-      readAccess: async () => ({ server: apiServer.url, tls: {}, proxy: null, headers: {} }),
-      ingestUrl: new URL(stack.url),
-      authorize: noAuthorization,
-      timers: fastTimers(SPEED, clock),
-      random: Math.random,
-      log: logger,
-    }),
+    startRelay(
+      relayOptions(apiServer, {
+        cluster: CLUSTER,
+        epoch: EPOCH,
+        mode,
+        ingestUrl: new URL(stack.url),
+        timers: fastTimers(SPEED, clock),
+        random: Math.random,
+        log: logger,
+      }),
+    ),
   );
   await eventually(async () => {
     assert((await fetch(`${stack.url}/v1/clusters/${CLUSTER}/namespaces/_all/services`)).ok);

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import * as yaml from 'yaml';
 import { compareText } from '../../core/address.ts';
-import { type LocalStack, startLocalStack } from '../../infra/local/stack.ts';
+import type { LocalStack } from '../../infra/local/stack.ts';
 import { noAuthorization } from '../../relay/authorization.ts';
 import type { EnrichmentName } from '../../relay/enrichment-watch.ts';
 import { kubeconfigAccess } from '../../relay/kubeconfig.ts';
@@ -14,6 +14,7 @@ import type { Mode } from '../../wire/envelope.ts';
 import { createLogger } from '../../wire/log.ts';
 import { naiveSets } from '../core/naive-model.ts';
 import { eventually } from '../eventually.ts';
+import { startQuietStack } from '../quiet-stack.ts';
 import type { Replica } from '../replica.ts';
 import { assertReplayed, readSets, toNaiveSets } from '../system/served-sets.ts';
 import { type LoggedEntry, Subscriber } from '../system/subscriber.ts';
@@ -56,10 +57,7 @@ export class World implements AsyncDisposable {
     const plane = opened.use(await ControlPlane.start());
     await allowRelay(plane.client);
     const player = opened.use(await Player.start(plane.client));
-    const logger = createLogger({ level: 'error', clock: systemTimers, write: writeToStderr });
-    const stack = opened.use(
-      await startLocalStack({ port: 0, dataDir: null, inlineBytes: undefined, isSweeping: false, logger }),
-    );
+    const stack = opened.use(await startQuietStack());
     opened.move();
     return new World(plane, player, stack);
   }

@@ -5,21 +5,7 @@ import type { Occurrences } from '../../core/address-set.ts';
 import { advanceDigest } from '../../core/delta.ts';
 import { diffOccurrences, isEmptyDifference } from '../../core/diff.ts';
 import type { Condition } from '../../core/endpoint-object.ts';
-
-const BARE: Omit<Address, 'ip' | 'zone'> = {
-  port: 80,
-  family: 'IPv4',
-  hostname: null,
-  node: null,
-  target: null,
-  owner: null,
-  hints: null,
-  appProtocol: null,
-  identity: null,
-  authority: null,
-  labels: {},
-  opaqueProtocol: false,
-};
+import { bareAddress } from '../bare-address.ts';
 
 /** Occurrences from `[ip, condition, zone]`. */
 function occurrences(
@@ -27,7 +13,7 @@ function occurrences(
 ): Occurrences {
   return new Map(
     list.map(([ip, condition = 'ready', zone = null]) => {
-      const address = { ...BARE, ip, zone };
+      const address = bareAddress({ ip, zone, port: 80 });
       return [addressKey(address), { address, condition, uid: 'u' }];
     }),
   );

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { startLocalStack } from '../../infra/local/stack.ts';
 import { StackClock } from '../../infra/local/stack-clock.ts';
 import { startWatchedCluster } from '../../infra/local/watched-cluster.ts';
 import { portSet } from '../../wire/api.ts';
 import { type DeltaDetail, deltaDetail } from '../../wire/delta.ts';
+import { startQuietStack } from '../quiet-stack.ts';
 import { testLog } from './builders.ts';
 
 /** One read of the bus waits so long for news, in milliseconds; it never should. */
@@ -15,14 +15,7 @@ const MAX_DELTAS = 40;
 test('owners are in the answers, and a Server that appears is an update of each address, on the bus and in the answers', async () => {
   const clock = new StackClock();
   const logger = testLog();
-  await using stack = await startLocalStack({
-    port: 0,
-    dataDir: null,
-    inlineBytes: undefined,
-    isSweeping: false,
-    logger,
-    clock,
-  });
+  await using stack = await startQuietStack({ logger, clock });
   await using watched = await startWatchedCluster({
     source: { kind: 'demo' },
     name: 'demo',

@@ -4,13 +4,13 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { suite, test } from 'node:test';
 import { type ApiServer, startApiServer } from '../../infra/local/cluster/api-server.ts';
-import { noAuthorization } from '../../relay/authorization.ts';
 import { Connection } from '../../relay/connection.ts';
 import { factResources } from '../../relay/enrichment-watch.ts';
 import { Reflector } from '../../relay/reflector.ts';
 import { type Relay, type RelayOptions, startRelay } from '../../relay/relay.ts';
 import { createService, testLog } from './builders.ts';
 import { HastyTimers, ManualTimers } from './manual-timers.ts';
+import { relayOptions } from './relay-options.ts';
 import { ScriptedIngest } from './scripted-ingest.ts';
 
 /** A demo API server with Servers, an ingest by contract, and relays between them; only time is not real. */
@@ -69,23 +69,16 @@ class Rig implements AsyncDisposable {
   }
 
   relay(options: Partial<RelayOptions> = {}): Relay {
-    const relay = startRelay({
-      cluster: 'test',
-      relay: 'relay-1',
-      epoch: 7,
-      mode: 'slices',
-      namespaces: null,
-      enrich: ['pods', 'servers'],
-      settleMs: 25,
-      maxRemoved: 0.5,
-      readAccess: async () => ({ server: this.server.url, tls: {}, proxy: null, headers: {} }),
-      ingestUrl: this.ingest.url,
-      authorize: noAuthorization,
-      timers: this.timers,
-      random: () => 0,
-      log: testLog(this.logged),
-      ...options,
-    });
+    const relay = startRelay(
+      relayOptions(this.server, {
+        epoch: 7,
+        enrich: ['pods', 'servers'],
+        ingestUrl: this.ingest.url,
+        timers: this.timers,
+        log: testLog(this.logged),
+        ...options,
+      }),
+    );
     this.#stack.use(relay);
     return relay;
   }

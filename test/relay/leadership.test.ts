@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { type ApiServer, startApiServer } from '../../infra/local/cluster/api-server.ts';
-import { noAuthorization } from '../../relay/authorization.ts';
 import { type ElectedRelayOptions, startElectedRelay } from '../../relay/leadership.ts';
 import type { Relay } from '../../relay/relay.ts';
 import { createService, createSlice, deleteSlice, testLog, updateSlice } from './builders.ts';
 import { ManualTimers } from './manual-timers.ts';
 import { until } from './reflector-rig.ts';
+import { relayOptions } from './relay-options.ts';
 import { ScriptedIngest } from './scripted-ingest.ts';
 
 const LEASE = { kind: 'Lease', namespace: 'default', name: 'relay' } as const;
@@ -33,23 +33,18 @@ class Rig implements AsyncDisposable {
   }
 
   relay(name: string, options: Partial<ElectedRelayOptions> = {}): Relay {
-    const relay = startElectedRelay({
-      cluster: 'test',
-      relay: name,
-      mode: 'slices',
-      namespaces: null,
-      settleMs: 0,
-      maxRemoved: 0.5,
-      readAccess: async () => ({ server: this.server.url, tls: {}, proxy: null, headers: {} }),
-      ingestUrl: this.ingest.url,
-      authorize: noAuthorization,
-      timers: this.timers,
-      random: () => 0,
-      log: testLog(this.lines),
-      lease: { namespace: LEASE.namespace, name: LEASE.name },
-      times: { leaseMs: 15_000, renewDeadlineMs: 10_000, retryMs: 2000 },
-      ...options,
-    });
+    const relay = startElectedRelay(
+      relayOptions(this.server, {
+        relay: name,
+        settleMs: 0,
+        ingestUrl: this.ingest.url,
+        timers: this.timers,
+        log: testLog(this.lines),
+        lease: { namespace: LEASE.namespace, name: LEASE.name },
+        times: { leaseMs: 15_000, renewDeadlineMs: 10_000, retryMs: 2000 },
+        ...options,
+      }),
+    );
     this.#stack.use(relay);
     return relay;
   }

@@ -2,39 +2,13 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { type ApiServer, startApiServer } from '../../infra/local/cluster/api-server.ts';
-import type { Fault } from '../../infra/local/cluster/misbehaviour.ts';
+import { anyFault } from './any-fault.ts';
 import { createSlice, deleteSlice, updateSlice } from './builders.ts';
 import { HastyTimers } from './manual-timers.ts';
 import { Rig, until } from './reflector-rig.ts';
 
 const SEED = Number(process.env.SEED ?? Date.now() % 2 ** 31);
 const RUNS = Number(process.env.RUNS ?? 40);
-
-/** What goes wrong with the next request, whichever it is: a watch, a list beside one, a page, a look how far the server is. */
-const fault = fc.oneof(
-  fc.constantFrom<Fault>(
-    { kind: 'resetBeforeHeaders' },
-    { kind: 'garbageLine' },
-    { kind: 'shortWatch' },
-    { kind: 'cutLine' },
-    { kind: 'cutList' },
-    { kind: 'repeatPage' },
-    { kind: 'closeSlowReader', pendingChanges: 2 },
-  ),
-  fc.record({
-    kind: fc.constant('status' as const),
-    code: fc.constantFrom(400, 401, 403, 404, 410, 429, 500, 503, 504),
-  }),
-  fc.record({
-    kind: fc.constant('errorEvent' as const),
-    code: fc.constantFrom(401, 403, 410, 429, 500, 504),
-    afterLines: fc.nat(6),
-  }),
-  fc.record({
-    kind: fc.constantFrom('resetMidStream' as const, 'shortWatch' as const, 'cutLine' as const),
-    afterLines: fc.nat(6),
-  }),
-) as fc.Arbitrary<Fault>;
 
 const step = fc.oneof(
   { weight: 8, arbitrary: fc.record({ do: fc.constant('put' as const), name: fc.nat(4) }) },
@@ -44,7 +18,10 @@ const step = fc.oneof(
   { weight: 2, arbitrary: fc.record({ do: fc.constantFrom('hold' as const, 'release' as const) }) },
   { weight: 2, arbitrary: fc.record({ do: fc.constantFrom('bookmark' as const, 'compact' as const) }) },
   { weight: 1, arbitrary: fc.record({ do: fc.constant('restart' as const) }) },
-  { weight: 4, arbitrary: fc.record({ do: fc.constant('fault' as const), fault, skip: fc.nat(2) }) },
+  {
+    weight: 4,
+    arbitrary: fc.record({ do: fc.constant('fault' as const), fault: anyFault, skip: fc.nat(2) }),
+  },
 );
 
 /** The server's slices at each of its versions, each as `NAME VERSION`. */

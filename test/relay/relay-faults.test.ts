@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import fc from 'fast-check';
-import type { Fault } from '../../infra/local/cluster/misbehaviour.ts';
 import type { Relay } from '../../relay/relay.ts';
+import { anyFault } from './any-fault.ts';
 import { createService, createSlice, deleteSlice, testLog, updateSlice } from './builders.ts';
 import { populate, Rig } from './relay-rig.ts';
 
@@ -158,30 +158,6 @@ suite('relay', { concurrency: true }, () => {
   });
 });
 
-const fault = fc.oneof(
-  fc.constantFrom<Fault>(
-    { kind: 'resetBeforeHeaders' },
-    { kind: 'garbageLine' },
-    { kind: 'shortWatch' },
-    { kind: 'cutList' },
-    { kind: 'repeatPage' },
-    { kind: 'closeSlowReader', pendingChanges: 2 },
-  ),
-  fc.record({
-    kind: fc.constant('status' as const),
-    code: fc.constantFrom(400, 401, 403, 404, 410, 429, 500, 503, 504),
-  }),
-  fc.record({
-    kind: fc.constant('errorEvent' as const),
-    code: fc.constantFrom(403, 410, 429, 500, 504),
-    afterLines: fc.nat(6),
-  }),
-  fc.record({
-    kind: fc.constantFrom('resetMidStream' as const, 'shortWatch' as const, 'cutLine' as const),
-    afterLines: fc.nat(6),
-  }),
-) as fc.Arbitrary<Fault>;
-
 const SERVICES = ['web', 'db', 'mq'];
 
 const step = fc.oneof(
@@ -203,7 +179,10 @@ const step = fc.oneof(
     arbitrary: fc.record({ do: fc.constantFrom('audit' as const, 'bookmark' as const, 'compact' as const) }),
   },
   { weight: 1, arbitrary: fc.record({ do: fc.constantFrom('restart' as const, 'restore' as const) }) },
-  { weight: 4, arbitrary: fc.record({ do: fc.constant('fault' as const), fault, skip: fc.nat(2) }) },
+  {
+    weight: 4,
+    arbitrary: fc.record({ do: fc.constant('fault' as const), fault: anyFault, skip: fc.nat(2) }),
+  },
   {
     weight: 4,
     arbitrary: fc.record({

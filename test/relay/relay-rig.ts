@@ -1,8 +1,8 @@
 import { type ApiServer, startApiServer } from '../../infra/local/cluster/api-server.ts';
-import { noAuthorization } from '../../relay/authorization.ts';
 import { type Relay, type RelayOptions, startRelay } from '../../relay/relay.ts';
 import { createService, createSlice, testLog } from './builders.ts';
 import { ManualTimers } from './manual-timers.ts';
+import { relayOptions } from './relay-options.ts';
 import { ScriptedIngest } from './scripted-ingest.ts';
 
 /** A demo API server, an ingest by contract, and relays between them; only time is not real. */
@@ -27,22 +27,15 @@ export class Rig implements AsyncDisposable {
   }
 
   relay(options: Partial<RelayOptions> = {}): Relay {
-    const relay = startRelay({
-      cluster: 'test',
-      relay: 'relay-1',
-      epoch: 7,
-      mode: 'slices',
-      namespaces: null,
-      settleMs: 25,
-      maxRemoved: 0.5,
-      readAccess: async () => ({ server: this.server.url, tls: {}, proxy: null, headers: {} }),
-      ingestUrl: this.ingest.url,
-      authorize: noAuthorization,
-      timers: this.timers,
-      random: () => 0,
-      log: testLog(),
-      ...options,
-    });
+    const relay = startRelay(
+      relayOptions(this.server, {
+        epoch: 7,
+        ingestUrl: this.ingest.url,
+        timers: this.timers,
+        log: testLog(),
+        ...options,
+      }),
+    );
     this.#stack.use(relay);
     return relay;
   }

@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { setTimeout as wait } from 'node:timers/promises';
+import { heldKib } from './held-memory.ts';
 
 /** Exit code of the fault that kills. */
 const KILLED = 137;
@@ -9,6 +10,9 @@ const KILLED = 137;
 const MAX_OUTPUT = 4_000;
 /** Before a process that died unasked is started again, so that one that cannot start does not spin. */
 const UNASKED_PAUSE_MS = 1_000;
+/** A frozen process does not say what it holds; one that lives does in less. */
+const SAMPLE_TIMEOUT_MS = 2_000;
+const INSPECTOR = /Debugger listening on (ws:\S+)/;
 
 /** One look at a process's memory. */
 export interface MemorySample {
@@ -17,6 +21,8 @@ export interface MemorySample {
   /** Since that life began, in milliseconds. */
   readonly ageMs: number;
   readonly rssKib: number;
+  /** Without its garbage; null when it did not say. */
+  readonly heldKib: number | null;
 }
 
 /** A process that is started again whenever it dies, as a kubelet would. */
@@ -30,6 +36,8 @@ export class KeptProcess implements AsyncDisposable {
   /** From its end to its next start. */
   #pauseMs = 0;
   #output = '';
+  /** `ws:` URL at which it tells of its memory. */
+  #inspector: string | null = null;
   #running: Promise<void> = Promise.resolve();
   restarts = 0;
   /** What was said at ends that nobody asked for. */
@@ -59,15 +67,17 @@ export class KeptProcess implements AsyncDisposable {
     child?.kill('SIGCONT');
   }
 
-  /** Looks at its resident memory. Source: /proc/PID/status, VmRSS. */
-  sample(): void {
-    const pid = this.#child?.pid;
-    if (pid === undefined) return;
+  /** Looks at its memory. Source of what is resident: /proc/PID/status, VmRSS. */
+  async sample(): Promise<void> {
+    const [life, pid] = [this.restarts, this.#child?.pid];
+    const ageMs = performance.now() - this.#startedAt;
+    const held =
+      this.#inspector === null
+        ? null
+        : await heldKib(this.#inspector, AbortSignal.timeout(SAMPLE_TIMEOUT_MS));
     try {
       const [, kib] = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8')) ?? [];
-      if (kib === undefined) return;
-      const ageMs = performance.now() - this.#startedAt;
-      this.memory.push({ life: this.restarts, ageMs, rssKib: Number(kib) });
+      if (kib !== undefined) this.memory.push({ life, ageMs, rssKib: Number(kib), heldKib: held });
     } catch {
       // It has just died.
     }
@@ -82,8 +92,9 @@ export class KeptProcess implements AsyncDisposable {
   #start(): void {
     this.#startedAt = performance.now();
     this.#output = '';
+    this.#inspector = null;
     this.#isKilled = false;
-    const child = spawn(process.execPath, [...this.#args], {
+    const child = spawn(process.execPath, ['--inspect=127.0.0.1:0', ...this.#args], {
       stdio: ['ignore', 'pipe', 'pipe'],
       env: { ...process.env, AWS_EC2_METADATA_DISABLED: 'true' },
     });
@@ -91,6 +102,7 @@ export class KeptProcess implements AsyncDisposable {
     for (const stream of [child.stdout, child.stderr])
       stream.on('data', (text) => {
         this.#output = `${this.#output}${text}`.slice(-MAX_OUTPUT);
+        this.#inspector ??= INSPECTOR.exec(this.#output)?.[1] ?? null;
       });
     this.#running = this.#follow(child);
   }
@@ -113,17 +125,23 @@ export class KeptProcess implements AsyncDisposable {
  * How fast memory grows, in KiB a minute: least squares over all samples, each life about its own mean, without the
  * first `warmUpMs` of each. Null with too few samples to tell.
  */
-export function memorySlope(samples: readonly MemorySample[], warmUpMs: number): number | null {
+export function memorySlope(
+  samples: readonly MemorySample[],
+  of: 'rssKib' | 'heldKib',
+  warmUpMs: number,
+): number | null {
   const MIN_SAMPLES = 10;
-  const warm = samples.filter(({ ageMs }) => ageMs >= warmUpMs);
+  const warm = samples.flatMap(({ life, ageMs, [of]: kib }) =>
+    ageMs < warmUpMs || kib === null ? [] : [{ life, ageMs, kib }],
+  );
   if (warm.length < MIN_SAMPLES) return null;
   let covariance = 0;
   let variance = 0;
   for (const life of Map.groupBy(warm, (sample) => sample.life).values()) {
     const meanAge = mean(life.map(({ ageMs }) => ageMs));
-    const meanRss = mean(life.map(({ rssKib }) => rssKib));
-    for (const { ageMs, rssKib } of life) {
-      covariance += (ageMs - meanAge) * (rssKib - meanRss);
+    const meanKib = mean(life.map(({ kib }) => kib));
+    for (const { ageMs, kib } of life) {
+      covariance += (ageMs - meanAge) * (kib - meanKib);
       variance += (ageMs - meanAge) ** 2;
     }
   }

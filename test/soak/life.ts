@@ -290,8 +290,8 @@ async function main(directory: string): Promise<boolean> {
     every(500, async () => {
       position = await follow(ask, subscriber, position);
     }),
-    every(SAMPLE_EVERY_MS, () => {
-      for (const kept of [stack, ...relays]) kept.sample();
+    every(SAMPLE_EVERY_MS, async () => {
+      await Promise.all([stack, ...relays].map((kept) => kept.sample()));
     }),
   ]);
 
@@ -337,15 +337,19 @@ async function main(directory: string): Promise<boolean> {
     print(
       `compared                    ${verdict.services} services, ${verdict.ports} ports, ${verdict.addresses} addresses`,
     );
-  for (const kept of [...relays, stack]) {
-    const slope = memorySlope(kept.memory, WARM_UP_MS);
-    const most = Math.max(...kept.memory.map(({ rssKib }) => rssKib));
-    const text = slope === null ? 'too short to tell' : `${Math.round(slope)} KiB a minute`;
+  for (const { name, memory, restarts } of [...relays, stack]) {
+    const slope = (of: 'rssKib' | 'heldKib') => {
+      const kib = memorySlope(memory, of, WARM_UP_MS);
+      return kib === null ? 'too short to tell' : `${Math.round(kib)} KiB a minute`;
+    };
+    const most = Math.max(...memory.map(({ rssKib }) => rssKib)) / 1024;
+    const held = memory.findLast(({ heldKib }) => heldKib !== null)?.heldKib ?? 0;
+    print(`memory of the ${name.padEnd(14)}held ${Math.round(held / 1024)} MiB, ${slope('heldKib')}`);
     print(
-      `memory of the ${kept.name.padEnd(14)}${text}, ${Math.round(most / 1024)} MiB at most, ${kept.restarts} restarts`,
+      `  resident                  ${Math.round(most)} MiB at most, ${slope('rssKib')}, ${restarts} restarts`,
     );
-    const isBounded = most / 1024 <= HEAP_MIB + OUTSIDE_HEAP_MIB;
-    checks.add(`the ${kept.name}'s memory is bounded`, isBounded ? [] : [`${Math.round(most / 1024)} MiB`]);
+    const isBounded = most <= HEAP_MIB + OUTSIDE_HEAP_MIB;
+    checks.add(`the ${name}'s memory is bounded`, isBounded ? [] : [`${Math.round(most)} MiB`]);
   }
   print('faults');
   for (const [name, count] of [...faults.counts].sort(([a], [b]) => compareText(a, b)))

@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
-import { type LocalStack, startLocalStack } from '../../infra/local/stack.ts';
-import { StackClock } from '../../infra/local/stack-clock.ts';
-import { createLogger } from '../../wire/log.ts';
+import type { LocalStack } from '../../infra/local/stack.ts';
+import { startQuietStack } from '../quiet-stack.ts';
 
 const SERVICE = {
   apiVersion: 'v1',
@@ -128,20 +127,7 @@ describe('bad input', () => {
   let stack: LocalStack;
   let clusters = 0;
   before(async () => {
-    const clock = new StackClock();
-    const logger = createLogger({
-      level: 'error',
-      clock,
-      write: (line) => void process.stderr.write(`${line}\n`),
-    });
-    stack = await startLocalStack({
-      port: 0,
-      dataDir: null,
-      inlineBytes: undefined,
-      isSweeping: false,
-      logger,
-      clock,
-    });
+    stack = await startQuietStack();
   });
   after(() => stack[Symbol.asyncDispose]());
 

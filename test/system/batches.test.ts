@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { type LocalStack, startLocalStack } from '../../infra/local/stack.ts';
-import { StackClock } from '../../infra/local/stack-clock.ts';
-import { createLogger } from '../../wire/log.ts';
+import type { LocalStack } from '../../infra/local/stack.ts';
+import { startQuietStack } from '../quiet-stack.ts';
 import { StackCluster } from './stack-cluster.ts';
 
 const service = (resourceVersion: string) => ({
@@ -41,20 +40,7 @@ const tombstone = (name: string) => ({
 describe('what a batch holds of one service is one difference (S4)', () => {
   let stack: LocalStack;
   before(async () => {
-    const clock = new StackClock();
-    const logger = createLogger({
-      level: 'error',
-      clock,
-      write: (line) => void process.stderr.write(`${line}\n`),
-    });
-    stack = await startLocalStack({
-      port: 0,
-      dataDir: null,
-      inlineBytes: undefined,
-      isSweeping: false,
-      logger,
-      clock,
-    });
+    stack = await startQuietStack();
   });
   after(() => stack[Symbol.asyncDispose]());
 

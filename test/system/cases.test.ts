@@ -1,8 +1,7 @@
 import { after, before, describe, test } from 'node:test';
-import { type LocalStack, startLocalStack } from '../../infra/local/stack.ts';
-import { StackClock } from '../../infra/local/stack-clock.ts';
-import { createLogger } from '../../wire/log.ts';
+import type { LocalStack } from '../../infra/local/stack.ts';
 import { type Case, type CaseWorld, loadCases, ordersOf, runCase, runReordered } from '../cases.ts';
+import { startQuietStack } from '../quiet-stack.ts';
 import { StackCluster } from './stack-cluster.ts';
 
 /** Other orders that each permutable story is told in over HTTP. */
@@ -55,12 +54,7 @@ class StackWorld implements CaseWorld, AsyncDisposable {
   }
 
   static async start(inlineBytes: number | undefined): Promise<StackWorld> {
-    const clock = new StackClock();
-    const write = (line: string) => void process.stderr.write(`${line}\n`);
-    const logger = createLogger({ level: 'error', clock, write });
-    return new StackWorld(
-      await startLocalStack({ port: 0, dataDir: null, inlineBytes, isSweeping: false, logger, clock }),
-    );
+    return new StackWorld(await startQuietStack({ inlineBytes }));
   }
 
   newTarget(mode: Case['mode']): StackCluster {

@@ -1,26 +1,16 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { type LocalStack, startLocalStack } from '../../infra/local/stack.ts';
-import { StackClock } from '../../infra/local/stack-clock.ts';
+import type { LocalStack } from '../../infra/local/stack.ts';
 import type { EventsAnswer } from '../../wire/events.ts';
 import type { HeartbeatAnswer } from '../../wire/heartbeat.ts';
 import type { InventoryAnswer } from '../../wire/inventory.ts';
-import { createLogger } from '../../wire/log.ts';
+import { startQuietStack } from '../quiet-stack.ts';
 import { type ReceivedDelta, Replica } from '../replica.ts';
 import { StackCluster } from './stack-cluster.ts';
 
 let stack: LocalStack;
 before(async () => {
-  const clock = new StackClock();
-  const logger = createLogger({ level: 'error', clock, write: (line) => void process.stderr.write(line) });
-  stack = await startLocalStack({
-    port: 0,
-    dataDir: null,
-    inlineBytes: undefined,
-    isSweeping: false,
-    logger,
-    clock,
-  });
+  stack = await startQuietStack();
 });
 after(() => stack[Symbol.asyncDispose]());
 

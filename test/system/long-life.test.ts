@@ -3,9 +3,9 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
-import { startLocalStack } from '../../infra/local/stack.ts';
 import { StackClock } from '../../infra/local/stack-clock.ts';
 import { createLogger } from '../../wire/log.ts';
+import { startQuietStack } from '../quiet-stack.ts';
 import { Replica } from '../replica.ts';
 import { StackCluster } from './stack-cluster.ts';
 
@@ -70,14 +70,7 @@ describe('a long life', () => {
         const lines: string[] = [];
         const clock = new StackClock();
         const logger = createLogger({ level: 'debug', clock, write: (line) => void lines.push(line) });
-        await using stack = await startLocalStack({
-          port: 0,
-          dataDir,
-          inlineBytes: undefined,
-          isSweeping: false,
-          logger,
-          clock,
-        });
+        await using stack = await startQuietStack({ dataDir, logger, clock });
         const cluster = new StackCluster(stack, CLUSTER, 'slices');
         assert.equal((await cluster.post(events)).status, 200);
         const deltas = await cluster.takeDeltas();
@@ -105,14 +98,7 @@ describe('a long life', () => {
       clock,
       write: (line) => void lines.push(JSON.parse(line)),
     });
-    await using stack = await startLocalStack({
-      port: 0,
-      dataDir: null,
-      inlineBytes: undefined,
-      isSweeping: false,
-      logger,
-      clock,
-    });
+    await using stack = await startQuietStack({ logger, clock });
     const cluster = new StackCluster(stack, CLUSTER, 'slices');
     await cluster.post([
       { type: 'ADDED', object: service('svc-1', '1') },

@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { addressKey, compareText } from '../../core/address.ts';
-import { noAuthorization } from '../../relay/authorization.ts';
 import { startRelay } from '../../relay/relay.ts';
 import { deltaDetail } from '../../wire/delta.ts';
 import type { Mode } from '../../wire/envelope.ts';
 import { createLogger, type Logger } from '../../wire/log.ts';
 import { eventually } from '../eventually.ts';
 import { fastTimers } from '../fast-timers.ts';
+import { relayOptions } from '../relay/relay-options.ts';
 import { CLUSTER, createPod, deletePod, populate, startSmallCluster } from './small-cluster.ts';
 import { StackCluster } from './stack-cluster.ts';
 import { answersAreTrue, replayIsTrue } from './truth.ts';
@@ -23,21 +23,17 @@ async function startWorld() {
   return {
     ...small,
     startRelay: (mode: Mode, log: Logger = logger) =>
-      startRelay({
-        cluster: CLUSTER,
-        relay: 'test',
-        epoch: ++epoch,
-        mode,
-        namespaces: null,
-        settleMs: 25,
-        maxRemoved: 0.5,
-        readAccess: async () => ({ server: apiServer.url, tls: {}, proxy: null, headers: {} }),
-        ingestUrl: new URL(stack.url),
-        authorize: noAuthorization,
-        timers: fastTimers(SPEED, clock),
-        random: Math.random,
-        log,
-      }),
+      startRelay(
+        relayOptions(apiServer, {
+          cluster: CLUSTER,
+          epoch: ++epoch,
+          mode,
+          ingestUrl: new URL(stack.url),
+          timers: fastTimers(SPEED, clock),
+          random: Math.random,
+          log,
+        }),
+      ),
   };
 }
 

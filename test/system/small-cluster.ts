@@ -1,8 +1,9 @@
 import { type ApiServer, startApiServer } from '../../infra/local/cluster/api-server.ts';
 import { startControllers } from '../../infra/local/cluster/controllers.ts';
-import { type LocalStack, startLocalStack } from '../../infra/local/stack.ts';
+import type { LocalStack } from '../../infra/local/stack.ts';
 import { StackClock } from '../../infra/local/stack-clock.ts';
 import { createLogger, type Logger } from '../../wire/log.ts';
+import { startQuietStack } from '../quiet-stack.ts';
 
 /** Its name in the cloud. */
 export const CLUSTER = 'prod-eu';
@@ -25,16 +26,7 @@ export async function startSmallCluster(): Promise<SmallCluster> {
     clock,
     write: (line) => void process.stderr.write(`${line}\n`),
   });
-  const stack = opened.use(
-    await startLocalStack({
-      port: 0,
-      dataDir: null,
-      inlineBytes: undefined,
-      isSweeping: false,
-      logger,
-      clock,
-    }),
-  );
+  const stack = opened.use(await startQuietStack({ logger, clock }));
   const apiServer = opened.use(await startApiServer({ clock }));
   const controllers = opened.use(startControllers({ objects: apiServer.objects, maxEndpointsPerSlice: 3 }));
   const running = opened.move();

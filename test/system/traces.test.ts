@@ -1,10 +1,9 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { addressKey, compareText } from '../../core/address.ts';
-import { type LocalStack, startLocalStack } from '../../infra/local/stack.ts';
-import { StackClock } from '../../infra/local/stack-clock.ts';
-import { createLogger } from '../../wire/log.ts';
+import type { LocalStack } from '../../infra/local/stack.ts';
 import { naiveSets } from '../core/naive-model.ts';
+import { startQuietStack } from '../quiet-stack.ts';
 import { Replica } from '../replica.ts';
 import { listedObjects, readTrace, traceFiles } from '../trace.ts';
 import { StackCluster } from './stack-cluster.ts';
@@ -12,20 +11,7 @@ import { StackCluster } from './stack-cluster.ts';
 describe('recorded streams over HTTP, table and bus', () => {
   let stack: LocalStack;
   before(async () => {
-    const clock = new StackClock();
-    const logger = createLogger({
-      level: 'error',
-      clock,
-      write: (line) => void process.stderr.write(`${line}\n`),
-    });
-    stack = await startLocalStack({
-      port: 0,
-      dataDir: null,
-      inlineBytes: undefined,
-      isSweeping: false,
-      logger,
-      clock,
-    });
+    stack = await startQuietStack();
   });
   after(() => stack[Symbol.asyncDispose]());
 

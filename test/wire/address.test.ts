@@ -3,23 +3,9 @@ import { describe, test } from 'node:test';
 import fc from 'fast-check';
 import type { Address } from '../../core/address.ts';
 import { formatAddress, parseAddress, publishedAddress } from '../../wire/address.ts';
+import { bareAddress } from '../bare-address.ts';
 
-const bare: Address = {
-  ip: '10.1.0.5',
-  port: 8080,
-  family: 'IPv4',
-  hostname: null,
-  node: null,
-  zone: null,
-  target: null,
-  owner: null,
-  hints: null,
-  appProtocol: null,
-  identity: null,
-  authority: null,
-  labels: {},
-  opaqueProtocol: false,
-};
+const bare = bareAddress();
 
 const name = fc.string({ unit: 'grapheme', maxLength: 12 });
 const optional = fc.option(name);

@@ -14,6 +14,7 @@ import {
   relayDetail,
   relayDetailOf,
 } from '../../wire/delta.ts';
+import { bareAddress } from '../bare-address.ts';
 
 const web = { cluster: 'prod-eu', namespace: 'default', service: 'web' };
 const at = Date.parse('2026-11-30T10:00:00Z') as EpochMs;
@@ -62,23 +63,7 @@ describe('names on the bus', () => {
     test(`"${text}" is no id`, () => assert.equal(parseDeltaId(text), null));
 });
 
-const address = (ip: string, over: Partial<Address> = {}): Address => ({
-  ip,
-  port: 8080,
-  family: 'IPv4',
-  hostname: null,
-  node: null,
-  zone: null,
-  target: null,
-  owner: null,
-  hints: null,
-  appProtocol: null,
-  identity: null,
-  authority: null,
-  labels: {},
-  opaqueProtocol: false,
-  ...over,
-});
+const address = (ip: string, over: Partial<Address> = {}) => bareAddress({ ip, ...over });
 
 const delta: PortDelta = {
   port: 80,

@@ -12,6 +12,7 @@ import type {
   ServiceKey,
   StoredObject,
 } from '../../../functions/store/store.ts';
+import { bareAddress } from '../../bare-address.ts';
 import { START } from './fake-clock.ts';
 
 export const HTTP = '80' as PortId;
@@ -110,23 +111,8 @@ export function clusterRecord(name: string, part: Partial<ClusterRecord> = {}): 
 }
 
 export function address(part: Partial<Address> = {}): Address {
-  return {
-    ip: '10.244.0.5',
-    port: 8080,
-    family: 'IPv4',
-    hostname: null,
-    node: 'n1',
-    zone: 'a',
-    target: { kind: 'Pod', namespace: 'default', name: 'web-1' },
-    owner: null,
-    hints: null,
-    appProtocol: null,
-    identity: null,
-    authority: null,
-    labels: {},
-    opaqueProtocol: false,
-    ...part,
-  };
+  const target = { kind: 'Pod', namespace: 'default', name: 'web-1' };
+  return bareAddress({ ip: '10.244.0.5', node: 'n1', zone: 'a', target, ...part });
 }
 
 export function portDelta(part: Partial<PortDelta> = {}): PortDelta {
