@@ -18,16 +18,14 @@ const LITERAL =
 /** `S12`, or all from `S17-S21`. */
 const RULE = /\b(?<letter>[SWPL])(?<first>\d{1,2})(?:[-–](?:\k<letter>)?(?<last>\d{1,2}))?(?!\d)/g;
 
-/** All rules of these letters, in order. */
-export function rulesOf(letters: Iterable<keyof typeof COUNTS>): string[] {
-  return [...letters].flatMap((letter) =>
-    [...new Array(COUNTS[letter]).keys()].map((index) => `${letter}${index + 1}`),
-  );
-}
+/** All rules, in order. */
+export const RULES: readonly string[] = Object.entries(COUNTS).flatMap(([letter, count]) =>
+  Array.from({ length: count }, (_, index) => `${letter}${index + 1}`),
+);
 
 /** The tests that name each rule: in their title, or in the list of a story. */
 export function testsByRule(): ReadonlyMap<string, readonly NamingTest[]> {
-  const tests = new Map<string, NamingTest[]>(rulesOf(['S', 'W', 'P', 'L']).map((rule) => [rule, []]));
+  const tests = new Map<string, NamingTest[]>(RULES.map((rule) => [rule, []]));
   for (const { name: title, rules, file } of loadCases())
     for (const rule of rules) tests.get(rule)?.push({ file: `cases/${file}`, title });
   for (const file of testFiles())

@@ -1,7 +1,7 @@
 import release from '../../package.json' with { type: 'json' };
-import { createAdapters } from '../http/adapters.ts';
+import { createAdapters } from '../environment/adapters.ts';
+import { readSettings } from '../environment/settings.ts';
 import { streamingHandler } from '../http/lambda.ts';
-import { readSettings } from '../http/settings.ts';
 import { createApiApp } from './app.ts';
 
 const settings = readSettings(process.env);

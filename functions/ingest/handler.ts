@@ -1,8 +1,8 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { DEFAULT_CALL_BYTES } from '../../wire/delta.ts';
-import { createAdapters } from '../http/adapters.ts';
+import { createAdapters } from '../environment/adapters.ts';
+import { readSettings } from '../environment/settings.ts';
 import { bufferedHandler } from '../http/lambda.ts';
-import { readSettings } from '../http/settings.ts';
 import { createIngestApp } from './app.ts';
 
 const settings = readSettings(process.env);

@@ -1,7 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { DEFAULT_CALL_BYTES } from '../../wire/delta.ts';
-import { createAdapters } from '../http/adapters.ts';
-import { readSettings } from '../http/settings.ts';
+import { createAdapters } from '../environment/adapters.ts';
+import { readSettings } from '../environment/settings.ts';
 import { type Sweeper, type SweepReport, sweepAlone } from './sweep.ts';
 
 const settings = readSettings(process.env);

@@ -46,7 +46,7 @@ const CASES: Readonly<Record<string, Case>> = {
   'store imports wire': allowed('functions/store', "import { a } from '../../wire/log.ts';"),
   'store does not import bus': refused('functions/store', "import { a } from '../bus/bus.ts';"),
   'store does not import use cases': refused('functions/store', "import { a } from '../services/fence.ts';"),
-  'store does not import http': refused('functions/store', "import { a } from '../http/adapters.ts';"),
+  'store does not import http': refused('functions/store', "import { a } from '../http/body.ts';"),
   'bus imports store': allowed('functions/bus', "import { a } from '../store/store.ts';"),
   'bus does not import use cases': refused('functions/bus', "import { a } from '../services/fence.ts';"),
   'bus does not import http': refused('functions/bus', "import { a } from '../http/body.ts';"),
@@ -56,9 +56,18 @@ const CASES: Readonly<Record<string, Case>> = {
   'use cases do not know HTTP': refused('functions/services', "import { a } from '../http/body.ts';"),
   'use cases do not import ingest': refused('functions/services', "import { a } from '../ingest/app.ts';"),
 
-  'http imports use cases': allowed('functions/http', "import { a } from '../services/publication.ts';"),
+  'http imports store': allowed('functions/http', "import { a } from '../store/store.ts';"),
+  'http does not import use cases': refused(
+    'functions/http',
+    "import { a } from '../services/publication.ts';",
+  ),
   'http does not import api': refused('functions/http', "import { a } from '../api/app.ts';"),
   'http does not import relay': refused('functions/http', "import { a } from '../../relay/queue.ts';"),
+
+  'environment imports http': allowed('functions/environment', "import { a } from '../http/body.ts';"),
+  'environment does not import api': refused('functions/environment', "import { a } from '../api/app.ts';"),
+
+  'sweep imports environment': allowed('functions/sweep', "import { a } from '../environment/settings.ts';"),
 
   'ingest imports http': allowed('functions/ingest', "import { a } from '../http/body.ts';"),
   'ingest imports store': allowed('functions/ingest', "import { a } from '../store/store.ts';"),

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import * as z from 'zod';
-import { readSettings } from '../../functions/http/settings.ts';
+import { readSettings } from '../../functions/environment/settings.ts';
 import { GHOST_MS } from '../../functions/services/fence.ts';
 import { idOf, listOf, PACKAGE, packageCopy, Template } from './template.ts';
 
@@ -65,6 +65,7 @@ const table = z.looseObject({
   PointInTimeRecoverySpecification: z.object({ PointInTimeRecoveryEnabled: z.boolean() }).optional(),
   SSESpecification: z.looseObject({ SSEEnabled: z.boolean() }).optional(),
   TimeToLiveSpecification: z.object({ AttributeName: z.string(), Enabled: z.boolean() }).optional(),
+  StreamSpecification: z.unknown().optional(),
 });
 const logGroup = z.looseObject({ RetentionInDays: z.number().optional() });
 const metricFilter = z.looseObject({
@@ -284,6 +285,11 @@ function checkTemplate(get: () => Template): void {
       assert.equal(properties.SSESpecification?.SSEEnabled, true);
       assert.deepEqual(properties.TimeToLiveSpecification, { AttributeName: 'ttl', Enabled: true });
     }
+  });
+
+  test('the table has no stream (P7)', () => {
+    for (const [, { StreamSpecification }] of get().all('AWS::DynamoDB::Table', table))
+      assert.equal(StreamSpecification, undefined);
   });
 
   test('logs are not kept for ever', () => {

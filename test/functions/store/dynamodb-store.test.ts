@@ -1,13 +1,15 @@
 import assert from 'node:assert/strict';
-import { after, before, describe, it } from 'node:test';
+import { after, before, describe, it, test } from 'node:test';
 import {
   type AttributeValue,
   type BatchGetItemCommandInput,
   type BatchGetItemCommandOutput,
+  DescribeTableCommand,
   type DynamoDBClient,
   GetItemCommand,
   PutItemCommand,
   ResourceNotFoundException,
+  TransactWriteItemsCommand,
 } from '@aws-sdk/client-dynamodb';
 import { createDynamoClient } from '../../../functions/store/dynamodb-client.ts';
 import { createDynamoStore } from '../../../functions/store/dynamodb-store.ts';
@@ -36,6 +38,18 @@ describeStore('DynamoStore', async () => {
       await table[Symbol.asyncDispose]();
     },
   };
+});
+
+test('the contract holds on a table that knows neither transactions nor streams (P7)', async () => {
+  await using table = await startTable();
+  const client = table.newClient();
+  const Put = { TableName: table.tableName, Item: { pk: { S: 'a' }, sk: { S: 'b' } } };
+  await assert.rejects(client.send(new TransactWriteItemsCommand({ TransactItems: [{ Put }] })), {
+    name: 'UnknownOperationException',
+  });
+  const { Table } = await client.send(new DescribeTableCommand({ TableName: table.tableName }));
+  assert.equal(Table?.StreamSpecification, undefined);
+  client.destroy();
 });
 
 /** What happens to one call; `go` makes it. */

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { readSettings, SettingsError } from '../../../functions/http/settings.ts';
+import { readSettings, SettingsError } from '../../../functions/environment/settings.ts';
 
 const REQUIRED = { AWS_REGION: 'eu-central-1', TABLE_NAME: 'endpoints', BUS_NAME: 'default' };
 

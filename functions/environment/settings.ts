@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import { LOG_LEVELS } from '../../wire/log.ts';
+import type { Authentication } from '../http/authentication.ts';
 import { DEFAULT_HISTORY_MS } from '../services/publication.ts';
-import type { Authentication } from './authentication.ts';
 
 /** Principals, and clusters of each. */
 const MAX_RELAYS = 1000;
