@@ -164,14 +164,14 @@ describe('faults of a real API server', () => {
     await eventually(async () => assert.equal(await one.leads(), 0));
     await using two = new RelayProcess('two', cloud, lease);
     await eventually(() => two.standsBy());
-    await world.isTrue('slices', one.cluster);
+    await world.isTrue('slices', { cluster: one.cluster });
 
     await rollOut(world.client, 'elected', 'web', '2');
     one.signal('SIGKILL');
     await scale(world.client, 'elected', 'web', 4);
     await world.hasReady('elected', 'web', 4);
     await eventually(async () => assert.equal(await two.leads(), 1));
-    await world.isTrue('slices', two.cluster);
+    await world.isTrue('slices', { cluster: two.cluster });
 
     await using three = new RelayProcess('three', cloud, lease);
     await eventually(() => three.standsBy());
@@ -183,6 +183,6 @@ describe('faults of a real API server', () => {
     await scale(world.client, 'elected', 'web', 6);
     await eventually(() => two.standsBy());
     await world.hasReady('elected', 'web', 6);
-    await world.isTrue('slices', three.cluster);
+    await world.isTrue('slices', { cluster: three.cluster });
   });
 });

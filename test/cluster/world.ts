@@ -28,12 +28,20 @@ const ROLE_FILES = new URL('../../infra/chart/', import.meta.url);
 
 export interface RelaySettings {
   readonly mode: Mode;
+  /** The only ones it watches; all by default. */
+  readonly namespaces?: readonly string[];
   readonly timers?: Timers;
   readonly enrich?: readonly EnrichmentName[];
   /** URL of a way round to the API server. */
   readonly server?: string;
   /** File that holds the relay's token; it may change. */
   readonly tokenFile?: string;
+}
+
+interface TruthOptions {
+  /** Its name in the cloud. */
+  readonly cluster?: string;
+  readonly namespaces?: readonly string[];
 }
 
 /** A real control plane, somebody who plays its nodes, and the cloud half with relays that come and go. */
@@ -52,10 +60,12 @@ export class World implements AsyncDisposable {
     this.stack = stack;
   }
 
-  static async start(): Promise<World> {
+  /** @param namespaces the only ones in which relays may read; they are created. */
+  static async start(namespaces?: readonly string[]): Promise<World> {
     await using opened = new AsyncDisposableStack();
     const plane = opened.use(await ControlPlane.start());
-    await allowRelay(plane.client);
+    for (const name of namespaces ?? []) await plane.client.create('Namespace', { name });
+    await allowRelay(plane.client, namespaces);
     const player = opened.use(await Player.start(plane.client));
     const stack = opened.use(await startQuietStack());
     opened.move();
@@ -67,7 +77,7 @@ export class World implements AsyncDisposable {
   }
 
   /** A relay in this process, under its roles alone; each mode tells a cluster of its own in the cloud. */
-  startRelay({ mode, timers = systemTimers, enrich = [], ...access }: RelaySettings): Relay {
+  startRelay({ mode, namespaces, timers = systemTimers, enrich = [], ...access }: RelaySettings): Relay {
     const kubeconfig = join(this.folder, `kubeconfig-${++this.#epoch}`);
     writeFileSync(kubeconfig, this.plane.kubeconfig(access));
     return startRelay({
@@ -75,7 +85,7 @@ export class World implements AsyncDisposable {
       relay: 'test',
       epoch: this.#epoch,
       mode,
-      namespaces: null,
+      namespaces: namespaces ?? null,
       enrich,
       settleMs: 25,
       maxRemoved: 0.5,
@@ -105,11 +115,15 @@ export class World implements AsyncDisposable {
     return this.subscriber(cluster);
   }
 
-  /** Waits until the api answers what one LIST says, and the replayed bus is the same (P1, P2). */
-  async isTrue(mode: Mode, cluster: string = mode): Promise<Replica> {
+  /**
+   * Waits until the api answers what one LIST says, and the replayed bus is the same (P1, P2); of all namespaces unless
+   * some are named.
+   */
+  async isTrue(mode: Mode, { cluster = mode, namespaces }: TruthOptions = {}): Promise<Replica> {
     let replayed: Replica | undefined;
     await eventually(async () => {
-      const { services, slices, endpoints } = await this.client.listSets();
+      const { services: listed, slices, endpoints } = await this.client.listSets();
+      const services = listed.filter(({ metadata }) => namespaces?.includes(metadata.namespace) ?? true);
       const objects = (mode === 'slices' ? slices : endpoints).map((object) => ({
         object,
         version: object.metadata.resourceVersion,
@@ -156,8 +170,8 @@ export class World implements AsyncDisposable {
   }
 }
 
-/** Gives the relay's user the roles of the chart, and nothing else. */
-export async function allowRelay(client: KubeClient): Promise<void> {
+/** Gives the relay's user the roles of the chart, in all namespaces unless some are named, and nothing else. */
+export async function allowRelay(client: KubeClient, namespaces?: readonly string[]): Promise<void> {
   const [clusterRole, leaseRole] = ['cluster-role.yaml', 'lease-role.yaml'].map(
     (file) => yaml.parse(readFileSync(new URL(file, ROLE_FILES), 'utf8')) as KubeObject,
   );
@@ -168,7 +182,10 @@ export async function allowRelay(client: KubeClient): Promise<void> {
     roleRef: { kind, name: metadata.name, apiGroup: 'rbac.authorization.k8s.io' },
   });
   await client.create('ClusterRole', clusterRole.metadata, { rules: clusterRole.rules });
-  await client.create('ClusterRoleBinding', clusterRole.metadata, refTo('ClusterRole', clusterRole));
+  const reading = refTo('ClusterRole', clusterRole);
+  if (namespaces === undefined) await client.create('ClusterRoleBinding', clusterRole.metadata, reading);
+  for (const namespace of namespaces ?? [])
+    await client.create('RoleBinding', { ...clusterRole.metadata, namespace }, reading);
   const metadata = { ...leaseRole.metadata, namespace: RELAY_NAMESPACE };
   await client.create('Role', metadata, { rules: leaseRole.rules });
   await client.create('RoleBinding', metadata, refTo('Role', leaseRole));
