@@ -265,19 +265,12 @@ function causeOf(parts: DeltaParts): Cause {
   return cause;
 }
 
-function touches(
-  change: AppliedChange,
-  { id, before, after }: DeltaParts,
-  ips: ReadonlySet<string>,
-): boolean {
+/** Where a port ends, its Service ends it, whatever becomes of objects behind that. */
+function touches(change: AppliedChange, { id, after }: DeltaParts, ips: ReadonlySet<string>): boolean {
   if (change.kind === 'service') return !isPortAlike(change.before, change.after, id);
-  const was = resolveIn(
-    before,
-    definedPorts(before).get(id),
-    change.before === null ? [] : [change.before],
-    ips,
-  );
-  const is = resolveIn(after, definedPorts(after).get(id), change.after === null ? [] : [change.after], ips);
+  const port = definedPorts(after).get(id);
+  const was = resolveIn(after, port, change.before === null ? [] : [change.before], ips);
+  const is = resolveIn(after, port, change.after === null ? [] : [change.after], ips);
   return was.size !== is.size || !isEmptyDifference(diffOccurrences(was, is));
 }
 
@@ -287,18 +280,27 @@ function isPortAlike(a: ServiceRecord | null, b: ServiceRecord | null, id: PortI
 }
 
 /**
- * The oldest trigger time of the batch; unknown for deletions (S47), and where only more is known of pods: the time that an
- * object tells is that of its own last change.
+ * The oldest trigger time of the batch (S47); unknown where only more is known of pods: the time that an object tells is
+ * that of its own last change.
  */
 function oldestTrigger(applied: readonly AppliedChange[]): string | null {
   let oldest: string | null = null;
   for (const { change, before, after } of applied) {
     const { triggeredAt } = change;
     if (before?.uid === after?.uid && before?.version === after?.version) continue;
-    if (after === null || triggeredAt === null) continue;
-    if (oldest === null || Date.parse(triggeredAt) < Date.parse(oldest)) oldest = triggeredAt;
+    if (triggeredAt !== null && (oldest === null || isEarlier(triggeredAt, oldest))) oldest = triggeredAt;
   }
   return oldest;
+}
+
+/** RFC 3339 to the nanosecond: those within one millisecond differ in their fraction alone. */
+function isEarlier(a: string, b: string): boolean {
+  const [aMs, bMs] = [Date.parse(a), Date.parse(b)];
+  return aMs === bMs ? fractionOf(a) < fractionOf(b) : aMs < bMs;
+}
+
+function fractionOf(time: string): string {
+  return /\.(\d+)/.exec(time)?.[1]?.padEnd(9, '0') ?? '000000000';
 }
 
 function oldestObservation(applied: readonly AppliedChange[]): EpochMs | null {

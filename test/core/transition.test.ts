@@ -646,6 +646,17 @@ describe('the cause is the last event of the batch that changed the port', () =>
       causes([gone(slice('a', [ONE], { version: 5 }))], known),
       ['80 DELETED EndpointSlice a@5', '81 DELETED EndpointSlice a@5'],
     ],
+    'the Service that ends the port, not a slice that goes behind it': [
+      causes([gone(service({}, { version: 5 })), gone(slice('a', [ONE], { version: 6 }))], known),
+      ['80 DELETED Service web@5', '81 DELETED Service web@5'],
+    ],
+    'the Service that moves the port, not a slice behind it that is none of it': [
+      causes(
+        [put(service({ ports: [HTTP] }, { version: 5 })), put(slice('a', [ONE], { version: 6 }))],
+        known,
+      ),
+      ['81 MODIFIED Service web@5'],
+    ],
     'RESYNC for what was found by a list': [
       causes([{ ...put(slice('b', [TWO], { version: 5 })), resync: true }], known),
       ['80 RESYNC EndpointSlice b@5'],
@@ -715,6 +726,13 @@ describe('times of a delta (S47)', () => {
       ),
       ['2026-11-30T10:00:01Z', '2026-11-30T10:00:00.000Z'],
     ],
+    'to the nanosecond': [
+      timesOf(
+        put(at('a', 1, '2026-11-30T10:00:00.250000009Z')),
+        put(at('b', 1, '2026-11-30T10:00:00.250000001Z')),
+      ),
+      ['2026-11-30T10:00:00.250000001Z', '2026-11-30T10:00:00.000Z'],
+    ],
     'none is unknown': [timesOf(put(at('a', 1))), [null, '2026-11-30T10:00:00.000Z']],
     'what is no time is unknown': [timesOf(put(at('a', 1, 'soon'))), [null, '2026-11-30T10:00:00.000Z']],
     'deletions have none': [
@@ -731,6 +749,20 @@ describe('times of a delta (S47)', () => {
   };
   for (const [sentence, [came, want]] of Object.entries(cases))
     test(sentence, () => assert.deepEqual(came, want));
+
+  test('a slice that leaves for another service has one in both', () => {
+    const cluster = new CoreCluster('slices');
+    const api = { name: 'api', uid: 'svc-api' };
+    cluster.post([put(service()), put(service({}, api)), put(at('a', 1))]);
+    cluster.drain();
+    const annotations = { 'endpoints.kubernetes.io/last-change-trigger-time': '2026-11-30T10:00:01Z' };
+    cluster.post([put(slice('a', [ONE], { version: 2, service: 'api', annotations }), { former: ['web'] })]);
+    const told = cluster.drain().map(({ detail }) => [detail.service, detail.triggeredAt]);
+    assert.deepEqual(told.sort(), [
+      ['api', '2026-11-30T10:00:01Z'],
+      ['web', '2026-11-30T10:00:01Z'],
+    ]);
+  });
 });
 
 const NOW = 1_000_000_000_000 as EpochMs;
