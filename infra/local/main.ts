@@ -12,6 +12,9 @@ const SHUTDOWN_MS = 4_500;
 /** One read of the bus's log waits so long for news, in milliseconds. */
 const BUS_WAIT_MS = 30_000;
 
+// A table and a log in memory are made of buffers: each that came from Node's pool would keep its slab of 64 KiB alive.
+Buffer.poolSize = 0;
+
 const parsed = parseOptions(process.argv.slice(2));
 if (parsed.kind === 'invalid') fail(parsed.message);
 if (parsed.options.help) {

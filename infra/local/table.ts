@@ -17,6 +17,7 @@ import {
   ScanCommand,
   type TableDescription,
 } from '@aws-sdk/client-dynamodb';
+import { AbstractKeyIterator, AbstractValueIterator } from 'abstract-level';
 import dynalite from 'dynalite';
 import { lockDirectory } from './directory-lock.ts';
 import { isLoopbackHost, listenOnLoopback } from './loopback.ts';
@@ -48,6 +49,17 @@ export interface LocalTable extends AsyncDisposable {
    */
   removeExpired(now: number, limit?: number): Promise<number>;
 }
+
+/**
+ * dynalite 4 closes an iterator of its database by `return()`, which these do not have: each query would leave one open,
+ * and nothing that it could still see would ever be freed, on disk or in memory.
+ */
+for (const { prototype } of [AbstractKeyIterator, AbstractValueIterator])
+  Object.assign(prototype, {
+    return(this: AbstractKeyIterator<unknown, unknown>) {
+      return this.close();
+    },
+  });
 
 /** The attribute by which items expire, in seconds. */
 const TTL = 'ttl';

@@ -20,7 +20,8 @@ export interface MemorySample {
   readonly life: number;
   /** Since that life began, in milliseconds. */
   readonly ageMs: number;
-  readonly rssKib: number;
+  /** Without files that are mapped, such as LevelDB's: the system takes those back when it needs room. */
+  readonly residentKib: number;
   /** Without its garbage; null when it did not say. */
   readonly heldKib: number | null;
 }
@@ -67,7 +68,7 @@ export class KeptProcess implements AsyncDisposable {
     child?.kill('SIGCONT');
   }
 
-  /** Looks at its memory. Source of what is resident: /proc/PID/status, VmRSS. */
+  /** Looks at its memory. Source of what is resident: /proc/PID/status, RssAnon. */
   async sample(): Promise<void> {
     const [life, pid] = [this.restarts, this.#child?.pid];
     const ageMs = performance.now() - this.#startedAt;
@@ -76,8 +77,8 @@ export class KeptProcess implements AsyncDisposable {
         ? null
         : await heldKib(this.#inspector, AbortSignal.timeout(SAMPLE_TIMEOUT_MS));
     try {
-      const [, kib] = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8')) ?? [];
-      if (kib !== undefined) this.memory.push({ life, ageMs, rssKib: Number(kib), heldKib: held });
+      const [, kib] = /^RssAnon:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8')) ?? [];
+      if (kib !== undefined) this.memory.push({ life, ageMs, residentKib: Number(kib), heldKib: held });
     } catch {
       // It has just died.
     }
@@ -127,7 +128,7 @@ export class KeptProcess implements AsyncDisposable {
  */
 export function memorySlope(
   samples: readonly MemorySample[],
-  of: 'rssKib' | 'heldKib',
+  of: 'residentKib' | 'heldKib',
   warmUpMs: number,
 ): number | null {
   const MIN_SAMPLES = 10;
