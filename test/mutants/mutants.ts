@@ -659,8 +659,8 @@ const BY_FILE: Readonly<Record<string, readonly Row[]>> = {
     [
       'S47',
       'the newest trigger of a batch counts',
-      'Date.parse(triggeredAt) < Date.parse(oldest)',
-      'Date.parse(triggeredAt) > Date.parse(oldest)',
+      'isEarlier(triggeredAt, oldest)',
+      'isEarlier(oldest, triggeredAt)',
     ],
     [
       'S43 S5',
